@@ -27,7 +27,7 @@ func files() (list [][]byte) {
 }
 
 // filled is a depot with two transactions.
-func filled(t *testing.T) *hometest.Room {
+func filled(t *testing.T) *hometest.Home {
 	t.Helper()
 	r := hometest.Open(t, filepath.Join(t.TempDir(), "depot"))
 	f := files()
@@ -36,11 +36,11 @@ func filled(t *testing.T) *hometest.Room {
 	return r
 }
 
-func sourceOf(r *hometest.Room) backup.Source {
+func sourceOf(r *hometest.Home) backup.Source {
 	return backup.Source{Home: r.Home, Store: r.Cold.Store(), Contents: r.Contents}
 }
 
-func take(t *testing.T, r *hometest.Room, dir string, opt backup.Options) backup.Result {
+func take(t *testing.T, r *hometest.Home, dir string, opt backup.Options) backup.Result {
 	t.Helper()
 	b, err := backup.Take(t.Context(), sourceOf(r), dir, opt)
 	if err != nil {
@@ -107,7 +107,7 @@ func TestTakeRemoves(t *testing.T) {
 
 // TestTakeDamaged: what cannot be read is reported with a remedy and is not in the backup.
 func TestTakeDamaged(t *testing.T) {
-	for name, harm := range map[string]func(*hometest.Room, *testing.T, []byte){"flipped": (*hometest.Room).Flip, "missing": (*hometest.Room).Lose} {
+	for name, harm := range map[string]func(*hometest.Home, *testing.T, []byte){"flipped": (*hometest.Home).Flip, "missing": (*hometest.Home).Lose} {
 		t.Run(name, func(t *testing.T) {
 			r, dir := filled(t), filepath.Join(t.TempDir(), "backup")
 			f := files()
@@ -131,30 +131,30 @@ func TestTakeDamaged(t *testing.T) {
 // TestTakeRefuses folders that are not for a backup of the depot, and changes nothing in them.
 func TestTakeRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
-		dir  func(t *testing.T, r *hometest.Room) string
+		dir  func(t *testing.T, r *hometest.Home) string
 		is   error
 		says string
 	}{
-		"the depot":        {func(_ *testing.T, r *hometest.Room) string { return r.Dir }, nil, "name another folder"},
-		"inside the depot": {func(_ *testing.T, r *hometest.Room) string { return filepath.Join(r.Dir, "backup", "deep") }, nil, "name another folder"},
-		"around the depot": {func(_ *testing.T, r *hometest.Room) string { return filepath.Dir(r.Dir) }, nil, "name another folder"},
-		"a link to the depot": {func(t *testing.T, r *hometest.Room) string {
+		"the depot":        {func(_ *testing.T, r *hometest.Home) string { return r.Dir }, nil, "name another folder"},
+		"inside the depot": {func(_ *testing.T, r *hometest.Home) string { return filepath.Join(r.Dir, "backup", "deep") }, nil, "name another folder"},
+		"around the depot": {func(_ *testing.T, r *hometest.Home) string { return filepath.Dir(r.Dir) }, nil, "name another folder"},
+		"a link to the depot": {func(t *testing.T, r *hometest.Home) string {
 			link := filepath.Join(t.TempDir(), "link")
 			symtest.Symlink(t, r.Dir, link)
 			return filepath.Join(link, "backup")
 		}, nil, "name another folder"},
-		"other files": {func(t *testing.T, _ *hometest.Room) string {
+		"other files": {func(t *testing.T, _ *hometest.Home) string {
 			dir := t.TempDir()
 			symtest.Put(t, dir, "notes.txt", []byte("mine"))
 			return dir
 		}, backup.ErrNotBackup, "notes.txt"},
-		"another depot": {func(t *testing.T, _ *hometest.Room) string { return filled(t).Dir }, backup.ErrNotBackup, "it is a depot"},
-		"the backup of another depot": {func(t *testing.T, _ *hometest.Room) string {
+		"another depot": {func(t *testing.T, _ *hometest.Home) string { return filled(t).Dir }, backup.ErrNotBackup, "it is a depot"},
+		"the backup of another depot": {func(t *testing.T, _ *hometest.Home) string {
 			dir := filepath.Join(t.TempDir(), "backup")
 			take(t, filled(t), dir, backup.Options{})
 			return dir
 		}, backup.ErrNotBackup, "a different depot"},
-		"a backup that was used as a depot": {func(t *testing.T, r *hometest.Room) string {
+		"a backup that was used as a depot": {func(t *testing.T, r *hometest.Home) string {
 			dir := filepath.Join(t.TempDir(), "backup")
 			take(t, r, dir, backup.Options{})
 			used := hometest.Open(t, dir)
@@ -162,7 +162,7 @@ func TestTakeRefuses(t *testing.T) {
 			used.Close()
 			return dir
 		}, backup.ErrNotBackup, "used as a depot"},
-		"a damaged record": {func(t *testing.T, _ *hometest.Room) string {
+		"a damaged record": {func(t *testing.T, _ *hometest.Home) string {
 			dir := t.TempDir()
 			symtest.Put(t, dir, "backup.json", []byte("{"))
 			return dir

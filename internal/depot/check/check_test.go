@@ -17,12 +17,12 @@ import (
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
-func open(t *testing.T) *hometest.Room {
+func open(t *testing.T) *hometest.Home {
 	t.Helper()
 	return hometest.Open(t, filepath.Join(t.TempDir(), "depot"))
 }
 
-func checkerOf(r *hometest.Room, rate int64) *check.Checker {
+func checkerOf(r *hometest.Home, rate int64) *check.Checker {
 	return check.New(r.Home, r.Cold, r.Contents, rate, r.Log)
 }
 
@@ -49,13 +49,13 @@ func run(t *testing.T, c *check.Checker, opt check.Options) (check.Verified, map
 // TestRun finds what the disk has done to a content, and nothing else.
 func TestRun(t *testing.T) {
 	for name, c := range map[string]struct {
-		harm func(t *testing.T, r *hometest.Room, body []byte)
+		harm func(t *testing.T, r *hometest.Home, body []byte)
 		says string // "": no fault
 	}{
-		"intact":  {func(*testing.T, *hometest.Room, []byte) {}, ""},
-		"flipped": {func(t *testing.T, r *hometest.Room, body []byte) { r.Flip(t, body) }, "SHA-256"},
-		"missing": {func(t *testing.T, r *hometest.Room, body []byte) { r.Lose(t, body) }, "missing"},
-		"empty": {func(t *testing.T, r *hometest.Room, body []byte) {
+		"intact":  {func(*testing.T, *hometest.Home, []byte) {}, ""},
+		"flipped": {func(t *testing.T, r *hometest.Home, body []byte) { r.Flip(t, body) }, "SHA-256"},
+		"missing": {func(t *testing.T, r *hometest.Home, body []byte) { r.Lose(t, body) }, "missing"},
+		"empty": {func(t *testing.T, r *hometest.Home, body []byte) {
 			if err := os.Truncate(r.Path(body), 0); err != nil {
 				t.Fatal(err)
 			}

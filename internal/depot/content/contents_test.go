@@ -22,20 +22,20 @@ import (
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
-func open(t *testing.T) *hometest.Room {
+func open(t *testing.T) *hometest.Home {
 	t.Helper()
 	return hometest.Open(t, filepath.Join(t.TempDir(), "depot"))
 }
 
 // harms are what happens to a stored content, and what is said of it; "" is nothing.
 var harms = map[string]struct {
-	do   func(t *testing.T, r *hometest.Room, body []byte)
+	do   func(t *testing.T, r *hometest.Home, body []byte)
 	says string
 }{
-	"intact":  {func(*testing.T, *hometest.Room, []byte) {}, ""},
-	"flipped": {func(t *testing.T, r *hometest.Room, body []byte) { r.Flip(t, body) }, "SHA-256"},
-	"missing": {func(t *testing.T, r *hometest.Room, body []byte) { r.Lose(t, body) }, "missing"},
-	"cut": {func(t *testing.T, r *hometest.Room, body []byte) {
+	"intact":  {func(*testing.T, *hometest.Home, []byte) {}, ""},
+	"flipped": {func(t *testing.T, r *hometest.Home, body []byte) { r.Flip(t, body) }, "SHA-256"},
+	"missing": {func(t *testing.T, r *hometest.Home, body []byte) { r.Lose(t, body) }, "missing"},
+	"cut": {func(t *testing.T, r *hometest.Home, body []byte) {
 		if err := os.Truncate(r.Path(body), int64(len(body)-1)); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ var harms = map[string]struct {
 }
 
 // damageOf is what the index has about a content, when everything is recorded.
-func damageOf(t *testing.T, r *hometest.Room, body []byte) string {
+func damageOf(t *testing.T, r *hometest.Home, body []byte) string {
 	t.Helper()
 	r.Contents.Close()
 	what, err := r.DB.Damages.Of(t.Context(), blob.Sum(body))

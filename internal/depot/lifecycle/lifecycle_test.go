@@ -19,7 +19,7 @@ import (
 
 // world is a depot with three builds of a product; the first two share a file.
 type world struct {
-	*hometest.Room
+	*hometest.Home
 	*lifecycle.Retention
 	shared  []byte
 	own     [3][]byte
@@ -33,7 +33,7 @@ const day = 24 * time.Hour
 func newWorld(t *testing.T, policy ...string) *world {
 	t.Helper()
 	r := hometest.Open(t, filepath.Join(t.TempDir(), "depot"))
-	w := &world{Room: r, shared: hometest.Sym("shared", 100, 3000)}
+	w := &world{Home: r, shared: hometest.Sym("shared", 100, 3000)}
 	w.Retention = lifecycle.NewRetention(lifecycle.Home{
 		DB: r.DB, Blobs: r.Blobs, Block: 1, Cold: r.Cold, Audit: func(context.Context) error { return errors.New("this is no bucket") },
 	}, r.Log, r.Now)

@@ -17,7 +17,7 @@ import (
 )
 
 // two are a depot with two transactions and a new one.
-func two(t *testing.T) (from, to *hometest.Room, files [][]byte) {
+func two(t *testing.T) (from, to *hometest.Home, files [][]byte) {
 	t.Helper()
 	from, to = hometest.Open(t, filepath.Join(t.TempDir(), "old")), hometest.Open(t, filepath.Join(t.TempDir(), "new"))
 	for i := range 3 {
@@ -36,7 +36,7 @@ func total(files [][]byte) (n int64) {
 }
 
 // holds fails unless a home has the contents, and as many transactions.
-func holds(t *testing.T, r *hometest.Room, files [][]byte, transactions int64) {
+func holds(t *testing.T, r *hometest.Home, files [][]byte, transactions int64) {
 	t.Helper()
 	if s, err := r.DB.Stats(t.Context()); err != nil || s.Transactions != transactions || s.Contents != int64(len(files)) {
 		t.Errorf("%s: %+v, %v; want %d transactions with %d contents", r.Name, s, err, transactions, len(files))
@@ -122,13 +122,13 @@ func TestRunAgain(t *testing.T) {
 // TestRunRefuses leaves both depots as they are.
 func TestRunRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
-		before func(t *testing.T, from, to *hometest.Room, files [][]byte)
+		before func(t *testing.T, from, to *hometest.Home, files [][]byte)
 		is     error
 		says   string
 	}{
-		"a target that is in use": {func(t *testing.T, _, to *hometest.Room, files [][]byte) { to.Add(t, "other", "1", files[0]) }, index.ErrNotEmpty, "name a new one"},
-		"a missing content":       {func(t *testing.T, from, _ *hometest.Room, files [][]byte) { from.Lose(t, files[1]) }, nil, "symdepot verify --repair"},
-		"a damaged content":       {func(t *testing.T, from, _ *hometest.Room, files [][]byte) { from.Flip(t, files[2]) }, nil, "symdepot verify --repair"},
+		"a target that is in use": {func(t *testing.T, _, to *hometest.Home, files [][]byte) { to.Add(t, "other", "1", files[0]) }, index.ErrNotEmpty, "name a new one"},
+		"a missing content":       {func(t *testing.T, from, _ *hometest.Home, files [][]byte) { from.Lose(t, files[1]) }, nil, "symdepot verify --repair"},
+		"a damaged content":       {func(t *testing.T, from, _ *hometest.Home, files [][]byte) { from.Flip(t, files[2]) }, nil, "symdepot verify --repair"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, to, files := two(t)

@@ -1,4 +1,4 @@
-// Package hometest opens the home of a depot with contents in it, for tests of the rooms that
+// Package hometest opens the home of a depot with contents in it, for tests of the packages that
 // stand between the home and the depot. Tests only.
 package hometest
 
@@ -20,8 +20,8 @@ import (
 	"github.com/symdepot/symdepot/objfile"
 )
 
-// Room is an open home with the parts that read its contents.
-type Room struct {
+// Home is an open home with the parts that read its contents.
+type Home struct {
 	*home.Home
 	Cold     *coldstore.Cold
 	Contents *content.Contents
@@ -34,7 +34,7 @@ type Room struct {
 	close func()
 }
 
-// clock is the present of a Room.
+// clock is the present of a Home.
 type clock struct {
 	mu    sync.Mutex
 	later time.Duration // guarded by mu
@@ -47,14 +47,14 @@ func (c *clock) now() time.Time {
 }
 
 // Open opens the home of a depot in a folder, which is made if need be, until the test ends.
-func Open(t *testing.T, dir string) *Room {
+func Open(t *testing.T, dir string) *Home {
 	t.Helper()
 	c := &clock{}
 	h, err := home.Open(t.Context(), dir, home.Options{Now: c.now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Room{Home: h, Said: &symtest.Output{}, clock: c}
+	r := &Home{Home: h, Said: &symtest.Output{}, clock: c}
 	r.Log = slog.New(slog.NewTextHandler(r.Said, nil))
 	var ok bool
 	if r.disk, ok = h.Blobs.(*blob.Disk); !ok {
@@ -78,10 +78,10 @@ func Open(t *testing.T, dir string) *Room {
 }
 
 // Close closes the home before the test ends.
-func (r *Room) Close() { r.close() }
+func (r *Home) Close() { r.close() }
 
 // Later moves the clock of the home.
-func (r *Room) Later(by time.Duration) {
+func (r *Home) Later(by time.Duration) {
 	r.clock.mu.Lock()
 	defer r.clock.mu.Unlock()
 	r.clock.later += by
@@ -100,7 +100,7 @@ func Sym(name string, number, size int) []byte {
 
 // Add adds the files of one transaction of a product, and returns its number. Their paths are
 // build/0.sym and so on.
-func (r *Room) Add(t *testing.T, product, version string, files ...[]byte) int64 {
+func (r *Home) Add(t *testing.T, product, version string, files ...[]byte) int64 {
 	t.Helper()
 	batch, err := r.Blobs.Begin(t.Context())
 	if err != nil {
@@ -147,10 +147,10 @@ func Content(body []byte) record.Content {
 }
 
 // Path is where the plain bytes of a content are on disk.
-func (r *Room) Path(body []byte) string { return r.disk.Path(blob.Sum(body)) }
+func (r *Home) Path(body []byte) string { return r.disk.Path(blob.Sum(body)) }
 
 // Flip changes a byte of the stored bytes of a content.
-func (r *Room) Flip(t *testing.T, body []byte) {
+func (r *Home) Flip(t *testing.T, body []byte) {
 	t.Helper()
 	b, err := os.ReadFile(r.Path(body))
 	if err != nil {
@@ -163,7 +163,7 @@ func (r *Room) Flip(t *testing.T, body []byte) {
 }
 
 // Lose deletes the stored bytes of a content.
-func (r *Room) Lose(t *testing.T, body []byte) {
+func (r *Home) Lose(t *testing.T, body []byte) {
 	t.Helper()
 	if err := os.Remove(r.Path(body)); err != nil {
 		t.Fatal(err)
