@@ -62,7 +62,9 @@ func (c *commits) commit(ctx context.Context, tx record.Tx, batch blob.Batch) (i
 
 // healed ends what is recorded about the damage of contents whose bytes have just been
 // brought. It returns those that cannot be read back nevertheless.
-func healed(ctx context.Context, cold *coldstore.Cold, contents *content.Contents, damaged []record.Content) (lost []record.Content, err error) {
+func healed(
+	ctx context.Context, cold *coldstore.Cold, contents *content.Contents, damaged []record.Content,
+) (lost []record.Content, err error) {
 	cold.AddedAgain(ctx, refsOf(damaged))
 	return contents.Lost(ctx, damaged)
 }

@@ -97,7 +97,8 @@ func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 		_, err = healed(ctx, k.cold, k.contents, damaged)
 	}
 	if err != nil && ctx.Err() == nil {
-		k.log.Warn("a damaged file was downloaded again, and what is recorded about the damage stays for now", "content", f.Ref.String(), "error", err)
+		k.log.Warn("a damaged file was downloaded again, and what is recorded about the damage stays for now",
+			"content", f.Ref.String(), "error", err)
 	}
 	return nil
 }
