@@ -158,13 +158,18 @@ func TestWaysInHeal(t *testing.T) {
 	for _, s := range depottest.States() {
 		t.Run(s.String(), func(t *testing.T) {
 			w := depottest.New(t, s, slices.Repeat([]depottest.Format{depottest.Breakpad}, len(names))...)
-			w.Spoil(t)
 			// Last, because verify sees everything.
 			slices.SortStableFunc(names, func(a, b string) int { return strings.Count(a, "watched") - strings.Count(b, "watched") })
-			for i, name := range names {
-				waysIn[name](t, w, &w.Files[i])
+			for round := range s.Rounds() {
+				w.Spoil(t)
+				for i, name := range names {
+					if round > 0 && name == "upload of a known hash" {
+						name = "upload" // uploaders look for a content before they announce it to such a stage again
+					}
+					waysIn[name](t, w, &w.Files[i])
+				}
+				w.CheckHealed(t)
 			}
-			w.CheckHealed(t)
 		})
 	}
 }

@@ -84,7 +84,7 @@ func TestUploadsHeal(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			w := depottest.New(t, s, formats...)
 			site := worldSite(t, w)
-			for range roundsOf(s) {
+			for range s.Rounds() {
 				w.Spoil(t)
 				for i, h := range list {
 					h.heal(t, site, &w.Files[i], s)
@@ -93,18 +93,6 @@ func TestUploadsHeal(t *testing.T) {
 			}
 		})
 	}
-}
-
-// roundsOf is how often contents come into a state. At the second time the server knows that the
-// same client has uploaded the file. It does not ask a bucket for an object that it has uploaded
-// itself minutes ago: then somebody must have seen the harm.
-func roundsOf(s depottest.State) int {
-	switch {
-	case s.Holder != depottest.Added:
-	case s.Home == depottest.Disk, s.Home == depottest.Bucket && s.Harm != depottest.Deleted:
-		return 2
-	}
-	return 1
 }
 
 // heal uploads a file and requests it.

@@ -78,6 +78,18 @@ func (s State) exists() bool {
 	return true
 }
 
+// Rounds is how often files should come into the state. At the second time the depot knows that
+// the same way has brought them before. A process does not ask a bucket for an object that it has
+// uploaded itself minutes ago: there, somebody must have seen the harm.
+func (s State) Rounds() int {
+	switch {
+	case s.Holder != Added:
+	case s.Home == Disk, s.Home == Bucket && s.Harm != Deleted:
+		return 2
+	}
+	return 1
+}
+
 // short reports whether the state is one of those that each test looks at. What holds a
 // content and where a cold file is are decided apart: the products of both are for long tests.
 func (s State) short() bool {
