@@ -193,7 +193,8 @@ func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 		_, err = k.d.commits.healed(ctx, damaged)
 	}
 	if err != nil && ctx.Err() == nil {
-		k.d.log.Warn("a damaged file was downloaded again, and what is recorded about the damage stays for now", "content", f.Ref.String(), "error", err)
+		k.d.log.Warn("a damaged file was downloaded again, and what is recorded about the damage stays for now",
+			"content", f.Ref.String(), "error", err)
 	}
 	return nil
 }
