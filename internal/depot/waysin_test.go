@@ -53,7 +53,8 @@ var waysIn = map[string]func(t *testing.T, w *depottest.World, f *depottest.File
 	"import": func(t *testing.T, w *depottest.World, f *depottest.File) {
 		dir := t.TempDir()
 		symtest.Put(t, dir, f.Path, f.Body)
-		im, err := importexport.NewImport(t.Context(), dir, importexport.ImportOptions{Info: depot.TxInfo{Product: depottest.Product, Version: "imported"}})
+		info := depot.TxInfo{Product: depottest.Product, Version: "imported"}
+		im, err := importexport.NewImport(t.Context(), dir, importexport.ImportOptions{Info: info})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,8 @@ var waysIn = map[string]func(t *testing.T, w *depottest.World, f *depottest.File
 			t.Fatal(err)
 		}
 		defer b.Close()
-		if sum, err := b.Import(t.Context(), w.Process(t, depot.Options{}), depot.TxInfo{Product: depottest.Product}); err != nil || sum.Files != 1 {
+		sum, err := b.Import(t.Context(), w.Process(t, depot.Options{}), depot.TxInfo{Product: depottest.Product})
+		if err != nil || sum.Files != 1 {
 			t.Fatalf("import of a bundle: %+v, %v; want 1 file", sum, err)
 		}
 	},

@@ -107,8 +107,9 @@ func New(t *testing.T, s State, formats ...Format) *World {
 func (w *World) openBucket(t *testing.T) bucket.Bucket {
 	t.Helper()
 	p := w.Peer
-	b, err := bucket.OpenS3(bucket.S3Config{Bucket: p.Bucket, Prefix: "depot", Endpoint: p.Endpoint, Region: "us-east-1", AccessKey: p.User, SecretKey: p.Secret},
-		buckettest.Transport(nil))
+	b, err := bucket.OpenS3(bucket.S3Config{
+		Bucket: p.Bucket, Prefix: "depot", Endpoint: p.Endpoint, Region: "us-east-1", AccessKey: p.User, SecretKey: p.Secret,
+	}, buckettest.Transport(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +233,8 @@ func (u *Upstream) Fetch(context.Context, fetch.Ask) (*fetch.Reply, error) {
 	if u.Body == nil {
 		return nil, &fetch.Failure{Source: u.Name(), Class: fetch.ClassNotFound}
 	}
-	return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(u.Body)), Size: int64(len(u.Body)), Name: u.File.Name, Path: "http://upstream/" + u.Path}, nil
+	body := io.NopCloser(bytes.NewReader(u.Body))
+	return &fetch.Reply{Body: body, Size: int64(len(u.Body)), Name: u.File.Name, Path: "http://upstream/" + u.Path}, nil
 }
 
 // Download requests a file of a process with an upstream that has it.
@@ -419,7 +421,8 @@ func Get(t *testing.T, d *depot.Depot, path string) (body []byte, cached bool, e
 // Faults are what verify finds.
 func (w *World) Faults(t *testing.T) (list []content.Fault) {
 	t.Helper()
-	_, err := w.Process(t, depot.Options{}).Check.Run(t.Context(), check.Options{Restore: true}, func(f content.Fault) { list = append(list, f) }, nil)
+	checker := w.Process(t, depot.Options{}).Check
+	_, err := checker.Run(t.Context(), check.Options{Restore: true}, func(f content.Fault) { list = append(list, f) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

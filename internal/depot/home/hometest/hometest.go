@@ -136,8 +136,8 @@ func Entry(t *testing.T, body []byte) record.Entry {
 	}
 	o := objects[0]
 	return record.Entry{
-		Object: o.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, Ref: blob.Sum(body), Size: o.Size, Aliases: o.Aliases(),
-		Path: "build/0.sym",
+		Object: o.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, Ref: blob.Sum(body),
+		Size: o.Size, Aliases: o.Aliases(), Path: "build/0.sym",
 	}
 }
 
