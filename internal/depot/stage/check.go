@@ -105,9 +105,14 @@ func (s *Stages) examine(ctx context.Context, c Caller, row stages.StageRow, lis
 			return nil, refuse(Invalid, "%s: content %s has %d bytes here and %d bytes under another path", e.Path, e.Ref, e.Size, size)
 		}
 	}
-	h, err := s.look(ctx, c, row.ID, refs)
+	h, err := s.look(ctx, c, row, refs)
 	if err != nil {
 		return nil, err
+	}
+	if len(h.lost) > 0 {
+		if err := s.db.AwaitFiles(ctx, row.ID, h.lost); err != nil {
+			return nil, err
+		}
 	}
 	files := make([]stages.StageFile, len(list))
 	for i, e := range list {

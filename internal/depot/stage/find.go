@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -58,7 +59,7 @@ func (s *Stages) Find(ctx context.Context, c Caller, q Query) ([]Found, error) {
 			}
 		}
 	}
-	h, err := s.look(ctx, reader, "", refs)
+	h, err := s.look(ctx, reader, stages.StageRow{}, refs)
 	if err != nil {
 		return nil, err
 	}

@@ -34,13 +34,17 @@ type holdings struct {
 	staged  map[blob.Ref][]stages.StageFile // of the stage
 	known   map[blob.Ref][]stages.KnownFile // of whose objects all are visible
 	objects map[blob.Ref][]record.Stored    // visible ones
+	// lost are files of the stage that its transaction has and that cannot be read back.
+	lost []stages.StageKey
 }
 
-// look looks up contents in the stage and in the products that the caller may
-// read.
-func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref) (h holdings, err error) {
-	h = holdings{map[blob.Ref][]stages.StageFile{}, map[blob.Ref][]stages.KnownFile{}, map[blob.Ref][]record.Stored{}}
-	staged, err := s.db.FilesOf(ctx, id, refs)
+// look looks up contents in a stage and in the products that the caller may read. The zero row
+// is no stage.
+func (s *Stages) look(ctx context.Context, c Caller, row stages.StageRow, refs []blob.Ref) (h holdings, err error) {
+	h = holdings{
+		staged: map[blob.Ref][]stages.StageFile{}, known: map[blob.Ref][]stages.KnownFile{}, objects: map[blob.Ref][]record.Stored{},
+	}
+	staged, err := s.db.FilesOf(ctx, row.ID, refs)
 	if err != nil {
 		return h, err
 	}
@@ -51,7 +55,10 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 	if err != nil {
 		return h, err
 	}
-	asked := refs
+	asked := slices.Clip(refs)
+	for _, f := range staged {
+		asked = append(asked, arrivedRefs(f)...)
+	}
 	for _, k := range known {
 		facts, err := parseFacts(k.Facts)
 		if err != nil {
@@ -62,7 +69,7 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 			if err != nil {
 				return h, err
 			}
-			asked = append(asked[:len(asked):len(asked)], o.Ref)
+			asked = append(asked, o.Ref)
 		}
 	}
 	reads := map[string]bool{}
@@ -81,8 +88,20 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 	}); err != nil {
 		return h, err
 	}
-	if err := dropLost(ctx, s.depot, h.objects); err != nil {
+	lost, err := dropLost(ctx, s.depot, h.objects)
+	if err != nil {
 		return h, err
+	}
+	if row.Collects { // what has arrived is in the transaction, and no longer in the stage
+		for ref, files := range h.staged {
+			h.staged[ref] = slices.DeleteFunc(files, func(f stages.StageFile) bool {
+				if !slices.ContainsFunc(arrivedRefs(f), func(r blob.Ref) bool { return slices.Contains(lost, r) }) {
+					return false
+				}
+				h.lost = append(h.lost, f.Key())
+				return true
+			})
+		}
 	}
 	for _, k := range known {
 		facts, err := parseFacts(k.Facts)
@@ -102,17 +121,29 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 }
 
 // dropLost drops the contents whose stored bytes cannot be read back: their files are sent
-// again, which heals them.
-func dropLost(ctx context.Context, d Depot, objects map[blob.Ref][]record.Stored) error {
+// again, which heals them. It returns which they are.
+func dropLost(ctx context.Context, d Depot, objects map[blob.Ref][]record.Stored) (lost []blob.Ref, err error) {
 	list := make([]record.Content, 0, len(objects))
 	for ref, of := range objects {
 		list = append(list, record.Content{Ref: ref, Size: of[0].Size})
 	}
-	lost, err := d.Lost(ctx, list)
+	lost, err = d.Lost(ctx, list)
 	for _, ref := range lost {
 		delete(objects, ref)
 	}
-	return err
+	return lost, err
+}
+
+// arrivedRefs returns the contents of the objects in a file that has arrived.
+func arrivedRefs(f stages.StageFile) []blob.Ref {
+	if f.State != stages.StageArrived {
+		return nil
+	}
+	facts, err := parseFacts(f.Facts)
+	if err != nil {
+		return nil
+	}
+	return factRefs(facts)
 }
 
 // find sets the state of a file by the contents that are held.

@@ -331,7 +331,7 @@ func (s *Stages) describe(ctx context.Context, c Caller, row stages.StageRow, fi
 	if reason != "" {
 		return refuse(NotSymbol, "%s: %s", file.Path, strings.TrimSpace(reason))
 	}
-	h, err := s.look(ctx, c, row.ID, factRefs(facts))
+	h, err := s.look(ctx, c, row, factRefs(facts))
 	if err != nil {
 		return err
 	}
