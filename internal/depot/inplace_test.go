@@ -99,6 +99,9 @@ func TestInPlaceForAll(t *testing.T) {
 				{"a client", func(ctx context.Context, req layout.Request) (int64, error) {
 					return closedSize(d.Open(ctx, answer.Scope{}, req))
 				}, c.client},
+				{"a client for whom files are made", func(ctx context.Context, req layout.Request) (int64, error) {
+					return closedSize(d.Get(ctx, answer.Question{Request: req}))
+				}, c.client},
 				{"symbolication", func(ctx context.Context, req layout.Request) (int64, error) {
 					f, err := sym.InTrees(ctx, nil, req)
 					if err != nil {

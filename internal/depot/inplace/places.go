@@ -36,14 +36,21 @@ func New(watched *Watched, list []*tree.Folder, log *slog.Logger) *Places {
 // Exist reports whether there are folders that are not in the index.
 func (p *Places) Exist() bool { return len(p.trees.list) > 0 || p.watched.exist() }
 
+// FailedError says why a watched folder could not answer. A client gets "not found" for it.
+type FailedError struct{ err error }
+
+func (e *FailedError) Error() string { return e.err.Error() }
+
+func (e *FailedError) Unwrap() error { return e.err }
+
 // Open finds a file in the watched folders and the trees alone: for those who have looked into
 // the index themselves, and join several files of a module. Unlike clients, who take any failure
-// for the end of a server, they are told if a folder has failed.
+// for the end of a server, they are told if a folder has failed: by a *FailedError.
 func (p *Places) Open(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error) {
 	s := p.Search(scope, req, nil)
 	f, err := answer.Search(ctx, answer.InPlace, &s)
 	if s.failed != nil && errors.Is(err, fs.ErrNotExist) {
-		return nil, s.failed
+		return nil, &FailedError{s.failed}
 	}
 	return f, err
 }

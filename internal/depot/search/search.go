@@ -274,5 +274,8 @@ func (s *search) made(ctx context.Context) (*answer.File, error) {
 	if errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(symbolicate.NoWorkerError)) {
 		return nil, nil // it cannot be made: the reason is why no place has it
 	}
+	if _, failed := errors.AsType[*inplace.FailedError](err); failed {
+		return nil, nil // as for any file that the folder may have
+	}
 	return f, err
 }
