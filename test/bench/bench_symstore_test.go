@@ -131,7 +131,7 @@ func (b *addBench) run(t *testing.T, what string, command ...string) {
 func TestBenchSymstoreAdd(t *testing.T) {
 	commandtest.NeedBench(t, "sha256sum", "cp", "sync", "xargs")
 	exe := filepath.Join(t.TempDir(), "symstore")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", exe, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", exe, "../../cmd/symdepot").CombinedOutput(); err != nil {
 		t.Fatalf("CombinedOutput: error %v, %s; want no error", err, out)
 	}
 	for _, c := range []struct {

@@ -34,7 +34,7 @@ func TestBenchQuery(t *testing.T) {
 		}
 		return took
 	}
-	run(0, "go", "build", "-o", bin, ".")
+	run(0, "go", "build", "-o", bin, "../../cmd/symdepot")
 	pdb, err := filepath.Abs("../../testdata/pdb/hello-x64.pdb")
 	if err != nil {
 		t.Fatal(err)

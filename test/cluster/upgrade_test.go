@@ -50,7 +50,7 @@ func buildVersion(t *testing.T, after int) string {
 		t.Fatal(err)
 	}
 	symtest.Put(t, dir, "overlay.json", b)
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", filepath.Join(dir, "symdepot"), ".")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", filepath.Join(dir, "symdepot"), "../../cmd/symdepot")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build of a later version: %v\n%s", err, out)
 	}
