@@ -13,11 +13,11 @@ import (
 // TestMigrateWhileCooling migrates a depot to another folder and to a bucket. While its
 // contents are copied, some become cold and the plain bytes of others are deleted.
 func TestMigrateWhileCooling(t *testing.T) {
-	for name, open := range map[string]func(c *clock) (*Depot, error){
-		"disk": func(c *clock) (*Depot, error) {
+	for name, open := range map[string]func(t *testing.T, c *clock) (*Depot, error){
+		"disk": func(t *testing.T, c *clock) (*Depot, error) {
 			return Open(t.Context(), filepath.Join(t.TempDir(), "new"), Options{Now: c.now})
 		},
-		"bucket": func(c *clock) (*Depot, error) {
+		"bucket": func(t *testing.T, c *clock) (*Depot, error) {
 			return Open(t.Context(), filepath.Join(t.TempDir(), "new"), Options{Now: c.now, Bucket: bucketOf(t, buckettest.S3(t))})
 		},
 	} {
@@ -43,7 +43,7 @@ func TestMigrateWhileCooling(t *testing.T) {
 				if err := d.Cold.Pause(ctx, true); err != nil {
 					t.Fatal(err)
 				}
-				to, err := open(c)
+				to, err := open(t, c)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -41,7 +41,11 @@ func (c *commits) commit(ctx context.Context, tx record.Tx, batch blob.Batch) (i
 		return 0, err
 	}
 	if batch != nil {
-		if err := batch.Commit(ctx); err != nil {
+		err := batch.Commit(ctx)
+		if gone, ok := errors.AsType[*blob.GoneError](err); ok {
+			err = &stage.MissingError{Refs: gone.Refs}
+		}
+		if err != nil {
 			return 0, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -280,6 +281,45 @@ func TestSameBytesAtOnce(t *testing.T) {
 	_, err := stageDepot{commits: d.commits}.Commit(t.Context(), record.Tx{Product: "both"}, []stage.File{gone}, nil)
 	if m, ok := errors.AsType[*stage.MissingError](err); !ok || len(m.Refs) != 1 || m.Refs[0] != gone.Ref {
 		t.Errorf("commit of a staged file that is gone: %v, want a MissingError that names its content", err)
+	}
+}
+
+// TestCollectedMeanwhile: stored contents that a garbage collection frees between the answer
+// that the depot has them and the end of a commit are contents to send again, all of them.
+func TestCollectedMeanwhile(t *testing.T) {
+	t.Parallel()
+	d, _ := newDepot(t)
+	files, paths := sameName(3)
+	add(t, d, "P", files...)
+	batch, err := d.blobs.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer batch.Abort()
+	tx := record.Tx{Product: "again"}
+	want := map[blob.Ref]bool{}
+	for i, f := range files {
+		ref := blob.Sum(f.body)
+		tx.Entries = append(tx.Entries, record.Entry{Path: f.path, Ref: ref, Size: int64(len(f.body))})
+		if !batch.Known(t.Context(), ref) {
+			t.Fatalf("file %d is not known, want that it is stored", i)
+		}
+		if i == 0 {
+			continue
+		}
+		want[ref] = true
+		if err := d.blobs.Delete(t.Context(), ref); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = d.commits.commit(t.Context(), tx, batch)
+	missing, ok := errors.AsType[*stage.MissingError](err)
+	if !ok || len(missing.Refs) != len(want) || !want[missing.Refs[0]] || !want[missing.Refs[1]] {
+		t.Fatalf("commit: %v, want a MissingError of the two contents that are gone", err)
+	}
+	wantVisible(t, d, files[:1], paths[:1], true)
+	if _, _, err := get(t, d, answer.Scope{Products: []string{"again"}}, paths[0]); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file of the commit that failed: %v, want that it is not found", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"time"
 )
@@ -57,6 +58,20 @@ var ErrMismatch = errors.New("content differs from its description")
 // requests. It says nothing about the blob: the error is never an
 // [fs.ErrNotExist].
 var ErrUnavailable = errors.New("the store of the files' contents is not available")
+
+// GoneError is the error of a commit whose batch has found contents in the store that were
+// deleted before the commit. It is an [fs.ErrNotExist].
+type GoneError struct{ Refs []Ref }
+
+func (e *GoneError) Error() string {
+	if len(e.Refs) == 1 {
+		return fmt.Sprintf("the content %s was deleted while the batch was open", e.Refs[0])
+	}
+	return fmt.Sprintf("%d contents, %s among them, were deleted while the batch was open", len(e.Refs), e.Refs[0])
+}
+
+// Is implements the interface of [errors.Is].
+func (e *GoneError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // ErrInUse is the error for a blob that cannot be deleted because another program
 // holds its file open.
@@ -211,9 +226,9 @@ type Batch interface {
 	// the end of the batch.
 	Has(ctx context.Context, ref Ref) bool
 	// Commit makes all contents of the batch durable and visible, with a fresh
-	// ModTime. If a content that the store had was deleted meanwhile, the error
-	// wraps [fs.ErrNotExist] and nothing becomes visible. After other errors
-	// some contents may be visible.
+	// ModTime. If contents that the store had were deleted meanwhile, the error
+	// wraps a [GoneError] of all of them and nothing becomes visible. After other
+	// errors some contents may be visible.
 	Commit(ctx context.Context) error
 	// Abort discards all contents that are not visible yet. It does nothing
 	// after Commit.

@@ -184,6 +184,7 @@ func (b *diskBatch) Commit(ctx context.Context) error {
 // durable after the commit of the group.
 func (b *diskBatch) prepare(parts map[Ref]part) error {
 	now := b.disk.now()
+	var gone []Ref
 	for ref, p := range parts {
 		if p.temp == "" {
 			there, err := b.disk.refresh(ref, p.size)
@@ -191,7 +192,8 @@ func (b *diskBatch) prepare(parts map[Ref]part) error {
 				return err
 			}
 			if !there {
-				return fmt.Errorf("%s was deleted while the batch was open: %w", ref, fs.ErrNotExist)
+				gone = append(gone, ref)
+				continue
 			}
 			b.group.SyncDir(shardName(ref))
 		} else if now.Sub(p.written) > ModTimeSlack {
@@ -204,6 +206,9 @@ func (b *diskBatch) prepare(parts map[Ref]part) error {
 				return err
 			}
 		}
+	}
+	if len(gone) > 0 {
+		return &GoneError{Refs: gone}
 	}
 	return nil
 }

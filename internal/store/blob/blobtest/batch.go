@@ -148,8 +148,9 @@ func testBatchDeleted(t *testing.T, s blob.Store, begin func(*testing.T) blob.Ba
 	if b.Has(t.Context(), ref) {
 		t.Error("the batch has a deleted blob")
 	}
-	if err := b.Commit(t.Context()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("commit: %v", err)
+	err := b.Commit(t.Context())
+	if gone, ok := errors.AsType[*blob.GoneError](err); !ok || len(gone.Refs) != 1 || gone.Refs[0] != ref || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("commit: %v, want that %s is gone", err, ref)
 	}
 	empty(t, s)
 }
