@@ -291,6 +291,10 @@ func TestBrokenBeforeFirstByte(t *testing.T) {
 		}
 		t.Fatal(err)
 	}
+	if f, err := os.Open(spools[0]); err == nil {
+		_ = f.Close()
+		t.Skip("needs a system on which a removed file cannot be opened: Wine opens it as long as another handle is open")
+	}
 	second := a.begin(t, "GET "+arrivingPath+" HTTP/1.1\r\nHost: localhost\r\nRange: bytes=500000-500010\r\nConnection: close\r\n\r\n")
 	symtest.Await(t, 20*time.Second, "a client that waits for its bytes", func() bool {
 		stacks := make([]byte, 4<<20)
