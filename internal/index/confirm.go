@@ -33,13 +33,19 @@ const (
 		FROM json_to_recordset($1::text::json) AS j(e bigint, i text, n text, r bigint, s text, k bigint))`
 )
 
+// unfound joins in the order that it is written in: SQLite, which knows no statistics,
+// would else walk all files of the transaction for each key.
 func unfound(keys string) string {
 	return `SELECT DISTINCT w.e FROM ` + keys + ` w WHERE NOT EXISTS (SELECT 1 FROM lookup l
-		JOIN object o ON o.id = l.object_id AND o.kind = w.k
-		JOIN content c ON c.id = o.content_id AND c.sha256 = w.s
-		JOIN seen v ON v.object_id = o.id AND v.product_id = (SELECT product_id FROM tx WHERE id = $2)
-		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = $2
-		WHERE l.id = w.i AND l.name = w.n AND (l.role & w.r) = w.r)`
+		CROSS JOIN object o
+		CROSS JOIN content c
+		CROSS JOIN seen v
+		CROSS JOIN tx_file f
+		WHERE l.id = w.i AND l.name = w.n AND (l.role & w.r) = w.r
+		AND o.id = l.object_id AND o.kind = w.k
+		AND c.id = o.content_id AND c.sha256 = w.s
+		AND v.object_id = o.id AND v.product_id = (SELECT product_id FROM tx WHERE id = $2)
+		AND f.object_id = o.id AND f.tx_id = $2)`
 }
 
 var unfoundText = engine.Dialects(unfound(keysSQLite), unfound(keysPostgres))
