@@ -33,10 +33,11 @@ const (
 		FROM json_to_recordset($1::text::json) AS j(e bigint, i text, n text, r bigint, s text, k bigint))`
 )
 
-// unfound joins in the order that it is written in: SQLite, which knows no statistics,
-// would else walk all files of the transaction for each key.
+// unfound asks for one key after the other, in SQLite in the order of its tables. A database
+// that has no statistics yet of a transaction just committed, or never has any, would else
+// compare each key with all files of the transaction.
 func unfound(keys string) string {
-	return `SELECT DISTINCT w.e FROM ` + keys + ` w WHERE NOT EXISTS (SELECT 1 FROM lookup l
+	return `SELECT DISTINCT w.e FROM ` + keys + ` w WHERE (SELECT 1 FROM lookup l
 		CROSS JOIN object o
 		CROSS JOIN content c
 		CROSS JOIN seen v
@@ -45,7 +46,7 @@ func unfound(keys string) string {
 		AND o.id = l.object_id AND o.kind = w.k
 		AND c.id = o.content_id AND c.sha256 = w.s
 		AND v.object_id = o.id AND v.product_id = (SELECT product_id FROM tx WHERE id = $2)
-		AND f.object_id = o.id AND f.tx_id = $2)`
+		AND f.object_id = o.id AND f.tx_id = $2 LIMIT 1) IS NULL`
 }
 
 var unfoundText = engine.Dialects(unfound(keysSQLite), unfound(keysPostgres))

@@ -1,9 +1,12 @@
 package index
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -54,5 +57,37 @@ func testUnfound(t *testing.T) {
 	}
 	if got, err := db.Unfound(t.Context(), second, []record.Entry{pdb(4)}); err != nil || len(got) > 0 {
 		t.Errorf("a removed transaction: entries %v are not found, %v; want that it is no fault", got, err)
+	}
+}
+
+// TestUnfoundPlan: the accepted files of a commit are looked up one by one, each without a
+// walk through the files of its transaction.
+func TestUnfoundPlan(t *testing.T) { onEngines(t, testUnfoundPlan) }
+
+func testUnfoundPlan(t *testing.T) {
+	db := openTest(t, Options{})
+	explain := engine.Dialects("EXPLAIN QUERY PLAN "+unfound(keysSQLite), "EXPLAIN "+unfound(keysPostgres))
+	var steps []string
+	err := db.base.Points.Each(t.Context(), false, explain, []any{"[]", int64(1)}, func(scan engine.Scan) (bool, error) {
+		var id, parent, unused int
+		var step string
+		err := scan(&step) // PostgreSQL
+		if err != nil {
+			err = scan(&id, &parent, &unused, &step)
+		}
+		steps = append(steps, step)
+		return true, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := strings.Join(steps, "\n")
+	for _, want := range []string{
+		`SEARCH l USING PRIMARY KEY \(id=\? AND name=\?|Index Scan using lookup_pkey on lookup l`,
+		`SEARCH f USING PRIMARY KEY \(object_id=\? AND tx_id=\?\)|Index Only Scan using tx_file_pkey on tx_file f`,
+	} {
+		if !regexp.MustCompile(want).MatchString(plan) {
+			t.Errorf("plan:\n%s\nwant a step %s", plan, want)
+		}
 	}
 }

@@ -1161,32 +1161,6 @@ func TestQueryPlans(t *testing.T) {
 	}
 }
 
-// TestUnfoundPlan: the files that a commit has accepted are looked up one by one, and each
-// without a walk through the files of its transaction.
-func TestUnfoundPlan(t *testing.T) {
-	t.Parallel()
-	db := openTest(t, Options{})
-	rows, err := rawFile(t, db).Query("EXPLAIN QUERY PLAN "+unfound(keysSQLite), "[]", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = rows.Close() }()
-	var plan []string
-	for rows.Next() {
-		var id, parent, unused int
-		var step string
-		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-			t.Fatal(err)
-		}
-		plan = append(plan, step)
-	}
-	for _, want := range []string{"SEARCH l USING PRIMARY KEY", "SEARCH f USING PRIMARY KEY (object_id=? AND tx_id=?)"} {
-		if !slices.ContainsFunc(plan, func(s string) bool { return strings.HasPrefix(s, want) }) {
-			t.Errorf("plan:\n%s\nwant the step %q", strings.Join(plan, "\n"), want)
-		}
-	}
-}
-
 // FuzzNames commits an object with any name, id and path, and finds it again.
 func FuzzNames(f *testing.F) {
 	db := openTest(f, Options{})
