@@ -84,7 +84,7 @@ func testUnfoundPlan(t *testing.T) {
 	plan := strings.Join(steps, "\n")
 	for _, want := range []string{
 		`SEARCH l USING PRIMARY KEY \(id=\? AND name=\?|Index Scan using lookup_pkey on lookup l`,
-		`SEARCH f USING PRIMARY KEY \(object_id=\? AND tx_id=\?\)|Index Only Scan using tx_file_pkey on tx_file f`,
+		`SEARCH f USING PRIMARY KEY \(object_id=\?\)|Index (Only )?Scan (using|on) tx_file_pkey`,
 	} {
 		if !regexp.MustCompile(want).MatchString(plan) {
 			t.Errorf("plan:\n%s\nwant a step %s", plan, want)

@@ -75,7 +75,7 @@ var (
 // unreferenced at $2 that have no references left: from then on, or from the end of the
 // trash that holds them.
 func releaseThose(selected string) string {
-	return "UPDATE content AS c SET unreferenced_since = " + sinceTrash + " WHERE c.id IN (" + selected +
+	return "UPDATE content AS c SET unreferenced_since = coalesce(" + TrashEnd("$2") + ", $2) WHERE c.id IN (" + selected +
 		") AND c.unreferenced_since IS NULL AND NOT " + Referenced
 }
 
@@ -367,7 +367,11 @@ func (cs Contents) Has(ctx context.Context, ref blob.Ref) (is bool, err error) {
 	return is, cs.db.Fail("look up a content", err)
 }
 
-// sinceTrash is the time since which content c is unreferenced if it loses its last
-// reference at $2: the end of the trash that holds it, if any does.
-const sinceTrash = `coalesce((SELECT max(t.trash_until) FROM object o JOIN trash_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
-	WHERE o.content_id = c.id AND t.trash_until > $2), $2)`
+// TrashEnd is the end of the trash that holds content c beyond the time of an argument, or
+// null. It looks up the files of each object one by one, and the sum hides tx_id from the
+// indexes: a database that has no statistics of the files of a large transaction would else
+// walk all of them for each content.
+func TrashEnd(arg string) string {
+	return `(SELECT max((SELECT max(t.trash_until) FROM trash_file f JOIN tx t ON t.id = f.tx_id + 0
+		WHERE f.object_id = o.id AND t.trash_until > ` + arg + `)) FROM object o WHERE o.content_id = c.id)`
+}

@@ -8,10 +8,12 @@ import (
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
-// InHashes returns the condition of both dialects that a column of hashes is in a JSON list.
+// InHashes returns the condition of both dialects that a column of hashes, which has an index,
+// is in a JSON list. In PostgreSQL the list is an array, so that the index is used whatever
+// is known of the table.
 func InHashes(column, arg string) (sqlite, postgres string) {
 	return column + " IN (SELECT unhex(value) FROM json_each(" + arg + "))",
-		column + " IN (SELECT decode(v, 'hex') FROM json_array_elements_text(" + arg + "::text::json) AS k(v))"
+		column + " = ANY (ARRAY(SELECT decode(v, 'hex') FROM json_array_elements_text(" + arg + "::text::json) AS k(v)))"
 }
 
 // AmongHashes returns a statement of both dialects: before, a condition that a column of hashes is in a JSON list, after.
@@ -23,7 +25,7 @@ func AmongHashes(before, column, arg, after string) string {
 // AmongTexts is AmongHashes for a column of texts at the end of the statement.
 func AmongTexts(before, column, arg string) string {
 	return engine.Dialects(before+column+" IN (SELECT value FROM json_each("+arg+"))",
-		before+column+" IN (SELECT v FROM json_array_elements_text("+arg+"::text::json) AS k(v))")
+		before+column+" = ANY (ARRAY(SELECT v FROM json_array_elements_text("+arg+"::text::json) AS k(v)))")
 }
 
 // HashList returns the JSON list of contents for inHashes.

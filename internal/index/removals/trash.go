@@ -123,16 +123,15 @@ func toTrash(w *engine.Write, number int64, until time.Time) error {
 }
 
 // tombstones records the files of a live transaction that its removal hides from
-// its product.
+// its product. The sum in the query is explained at contents.TrashEnd.
 func tombstones(w *engine.Write, number int64) error {
 	if _, err := w.Exec(`INSERT INTO removed_file (tx_id, no, name, folded, kind, id, size, sha256)
 		SELECT f.tx_id, f.seq, o.name, o.name_fold, o.kind,
 		  CASE WHEN o.build_id <> '' THEN o.build_id WHEN o.kind IN ($2, $3)
 			OR o.debug_id = '' THEN o.code_id ELSE o.debug_id END, c.size, c.sha256
 		FROM tx_file f JOIN tx t ON t.id = f.tx_id JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
-		WHERE f.tx_id = $1 AND NOT EXISTS (SELECT 1 FROM tx_file e WHERE e.object_id = f.object_id AND e.tx_id = f.tx_id AND e.seq < f.seq)
-		  AND NOT EXISTS (SELECT 1 FROM tx_file g JOIN tx u ON u.id = g.tx_id
-		WHERE g.object_id = f.object_id AND g.tx_id <> f.tx_id AND u.product_id = t.product_id)`,
+		WHERE f.tx_id = $1 AND (SELECT 1 FROM tx_file g JOIN tx u ON u.id = g.tx_id + 0
+		WHERE g.object_id = f.object_id AND u.product_id = t.product_id AND (u.id <> t.id OR g.seq < f.seq) LIMIT 1) IS NULL`,
 		number, symfile.PE, symfile.DBG); err != nil {
 		return err
 	}
@@ -274,6 +273,14 @@ func restore(c *contents.Commit, number int64) error {
 	return record.NextGeneration(c.Write)
 }
 
+var (
+	giveUpContents = engine.Over("id number", "UPDATE content AS c SET unreferenced_since = coalesce("+contents.TrashEnd("$2")+
+		", 0) WHERE c.unreferenced_since IS NOT NULL AND c.id IN (SELECT k.id FROM {k})")
+	givenUp = engine.Over("id number", `SELECT c.sha256 FROM content c
+		WHERE (c.unreferenced_since = 0 OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id)
+		AND NOT EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)) AND c.id IN (SELECT k.id FROM {k})`)
+)
+
 // giveUp marks the contents that only one transaction in the trash holds as
 // unreferenced for as long as can be, so that no grace period keeps them, and
 // forgets its files. It returns these contents, and those that are kept only because
@@ -282,17 +289,15 @@ func giveUp(w *engine.Write, number int64, now time.Time) (refs []blob.Ref, err 
 	if _, err := w.Exec("UPDATE tx SET trash_until = NULL WHERE id = $1", number); err != nil {
 		return nil, err
 	}
-	const held = "SELECT o.content_id FROM trash_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id = $1"
-	if _, err := w.Exec(`UPDATE content AS c SET unreferenced_since = coalesce((SELECT max(t.trash_until) FROM object o
-		JOIN trash_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
-		WHERE o.content_id = c.id AND t.trash_until > $2), 0) WHERE c.unreferenced_since IS NOT NULL AND c.id IN (`+held+")",
-		number, now.UnixMilli()); err != nil {
+	held, err := w.IDs("SELECT DISTINCT o.content_id FROM trash_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id = $1", number)
+	if err != nil {
 		return nil, err
 	}
-	if err := w.Each(`SELECT DISTINCT c.sha256 FROM content c
-		WHERE (c.unreferenced_since = 0 OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id)
-		AND NOT EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)) AND c.id IN (`+held+")",
-		[]any{number}, func(scan engine.Scan) error {
+	for batch := range slices.Chunk(engine.Numbers(held), engine.BatchRows) {
+		if _, err := w.ExecOver(giveUpContents, batch, now.UnixMilli()); err != nil {
+			return nil, err
+		}
+		if err := w.EachOver(givenUp, batch, nil, func(scan engine.Scan) error {
 			var sum []byte
 			var ref blob.Ref
 			if err := scan(&sum); err != nil {
@@ -302,7 +307,8 @@ func giveUp(w *engine.Write, number int64, now time.Time) (refs []blob.Ref, err 
 			refs = append(refs, ref)
 			return err
 		}); err != nil {
-		return nil, err
+			return nil, err
+		}
 	}
 	_, err = w.Exec("DELETE FROM trash_file WHERE tx_id = $1", number)
 	return refs, err

@@ -90,15 +90,18 @@ func (ss StageRows) Expire(ctx context.Context, s StageRow) (gone bool, err erro
 // for it.
 const clearRows = 5_000
 
+// clearText deletes the first $2 rows of a stage in the order of a column, and all with the
+// value of the last of them. It is a range, because a database that has no statistics of a
+// new stage would compare each row with each of a list.
+func clearText(table, column string) string {
+	of := "(SELECT " + column + " FROM " + table + " WHERE stage_id = $1 ORDER BY " + column
+	return "DELETE FROM " + table + " WHERE stage_id = $1 AND " + column + " <= coalesce(" + of + " LIMIT 1 OFFSET $2 - 1), " + of + " DESC LIMIT 1))"
+}
+
 // Clear deletes the files and contents of a stage that is not open.
 func (ss StageRows) Clear(ctx context.Context, id string) error {
-	for _, text := range []string{
-		`DELETE FROM stage_file WHERE stage_id = $1 AND (path, sha256, kind, claim) IN
-			(SELECT path, sha256, kind, claim FROM stage_file WHERE stage_id = $1 ORDER BY path, sha256, kind, claim LIMIT $2)`,
-		"DELETE FROM stage_content WHERE stage_id = $1 " +
-			"AND sha256 IN (SELECT sha256 FROM stage_content WHERE stage_id = $1 ORDER BY sha256 LIMIT $2)",
-	} {
-		for n := int64(clearRows); n == clearRows; {
+	for _, text := range []string{clearText("stage_file", "path"), clearText("stage_content", "sha256")} {
+		for n := int64(clearRows); n >= clearRows; {
 			if err := ss.db.UpdateUnsynced(ctx, "delete the files of a stage", func(w *engine.Write) (err error) {
 				n, err = w.Exec(text, id, clearRows)
 				return err
