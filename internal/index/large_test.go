@@ -56,7 +56,10 @@ func testLargeBuilds(t *testing.T) {
 		var numbers []int64
 		for b := range 3 {
 			entries := largeBuild(b, files)
-			step(fmt.Sprint("commit ", b), func(context.Context) error { numbers = append(numbers, commitTest(t, db, "app", entries...)); return nil })
+			step(fmt.Sprint("commit ", b), func(context.Context) error {
+				numbers = append(numbers, commitTest(t, db, "app", entries...))
+				return nil
+			})
 			step(fmt.Sprint("confirm ", b), func(ctx context.Context) error {
 				lost, err := db.Unfound(ctx, numbers[b], entries)
 				if err == nil && len(lost) > 0 {
