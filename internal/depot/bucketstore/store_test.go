@@ -274,7 +274,7 @@ func (c *committing) Commit(ctx context.Context) error {
 		done[ref] = true
 		if err := c.s.commit(ctx, ref, c.refs[ref]); err != nil {
 			if errors.Is(err, record.ErrNotUploaded) {
-				return fs.ErrNotExist
+				return &blob.GoneError{Refs: []blob.Ref{ref}}
 			}
 			return err
 		}
