@@ -32,7 +32,12 @@ func largeBuild(build, files int) []record.Entry {
 // TestLargeBuilds: the time that a build takes in the index grows with its files, not with
 // their square, in a database that has no statistics of it. What is done at all moments of
 // the life of a build is done with a small one and with one of eight times as many files.
-func TestLargeBuilds(t *testing.T) { onEngines(t, testLargeBuilds) }
+func TestLargeBuilds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compares times of 4,000 files: needs a run without -short")
+	}
+	onEngines(t, testLargeBuilds)
+}
 
 func testLargeBuilds(t *testing.T) {
 	const small, times = 500, 8
