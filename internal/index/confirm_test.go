@@ -60,15 +60,17 @@ func testUnfound(t *testing.T) {
 	}
 }
 
+// explainUnfound asks for the plan of the lookup of unconfirmed entries.
+var explainUnfound = engine.Dialects("EXPLAIN QUERY PLAN "+unfound(keysSQLite), "EXPLAIN "+unfound(keysPostgres))
+
 // TestUnfoundPlan: the accepted files of a commit are looked up one by one, each without a
 // walk through the files of its transaction.
 func TestUnfoundPlan(t *testing.T) { onEngines(t, testUnfoundPlan) }
 
 func testUnfoundPlan(t *testing.T) {
 	db := openTest(t, Options{})
-	explain := engine.Dialects("EXPLAIN QUERY PLAN "+unfound(keysSQLite), "EXPLAIN "+unfound(keysPostgres))
 	var steps []string
-	err := db.base.Points.Each(t.Context(), false, explain, []any{"[]", int64(1)}, func(scan engine.Scan) (bool, error) {
+	err := db.base.Points.Each(t.Context(), false, explainUnfound, []any{"[]", int64(1)}, func(scan engine.Scan) (bool, error) {
 		var id, parent, unused int
 		var step string
 		err := scan(&step) // PostgreSQL

@@ -5,7 +5,9 @@ package engine
 var postgresTexts = map[string]string{}
 
 // Dialects returns the SQLite text of a statement, under which the engine for
-// PostgreSQL finds its own. Most statements are the same in both dialects.
+// PostgreSQL finds its own. Most statements are the same in both dialects. It is called
+// for variables of packages only: once statements run, the texts are read by all
+// goroutines, without a lock.
 func Dialects(sqlite, postgres string) string {
 	postgresTexts[sqlite] = postgres
 	return sqlite
