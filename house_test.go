@@ -388,6 +388,9 @@ func TestHouse(t *testing.T) {
 	}
 	t.Logf("%d lines without tests; cmd %d; %d folders in internal", lines, cmd, len(groups))
 	t.Logf("%d lines above %d characters", long, maxColumns)
+	if long > 0 {
+		t.Errorf("%d lines are longer than %d characters; want none", long, maxColumns)
+	}
 	slices.SortFunc(house, func(a, b *measured) int { return cmp.Compare(b.lines(), a.lines()) })
 	for _, r := range house {
 		if r.lines() > largePackage {

@@ -95,7 +95,8 @@ const clearRows = 5_000
 // new stage would compare each row with each of a list.
 func clearText(table, column string) string {
 	of := "(SELECT " + column + " FROM " + table + " WHERE stage_id = $1 ORDER BY " + column
-	return "DELETE FROM " + table + " WHERE stage_id = $1 AND " + column + " <= coalesce(" + of + " LIMIT 1 OFFSET $2 - 1), " + of + " DESC LIMIT 1))"
+	last := "coalesce(" + of + " LIMIT 1 OFFSET $2 - 1), " + of + " DESC LIMIT 1))"
+	return "DELETE FROM " + table + " WHERE stage_id = $1 AND " + column + " <= " + last
 }
 
 // Clear deletes the files and contents of a stage that is not open.
