@@ -716,6 +716,29 @@ func TestCollect(t *testing.T) {
 	})
 }
 
+// TestCollectEqualAtOnce: uploads of equal bytes that come at the same moment, as two runs
+// of one build send them, are all accepted.
+func TestCollectEqualAtOnce(t *testing.T) {
+	onDepots(t, func(t *testing.T, d *Depot) {
+		c := pusher("ci")
+		files, paths := symbols(40, 1)
+		for i, f := range files {
+			var runs sync.WaitGroup
+			for range 4 {
+				runs.Go(func() {
+					id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: "P"}, Collect: true})
+					if _, err := d.Stages().PutNew(t.Context(), c, id, f.path, time.Time{}, bytes.NewReader(f.body)); err != nil {
+						t.Errorf("file %d: %v, want that it is accepted", i, err)
+					}
+				})
+			}
+			runs.Wait()
+		}
+		wantVisible(t, d, files, paths, true)
+		wantClean(t, d)
+	})
+}
+
 // TestExpiry: stages end when nobody uses them, and nothing of them is left.
 func TestExpiry(t *testing.T) {
 	t.Parallel()

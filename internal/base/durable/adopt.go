@@ -17,7 +17,7 @@ import (
 func (t *Tree) Adopt(name, dir string, perm fs.FileMode) (*File, error) {
 	f := &File{tree: t, name: path.Join(dir, tempName(created.Add(1)))}
 	err := t.do(OpCreate, f.name, func() error {
-		err := os.Link(name, filepath.Join(t.root.Name(), filepath.FromSlash(f.name)))
+		err := link(name, filepath.Join(t.root.Name(), filepath.FromSlash(f.name)))
 		if err != nil {
 			return err
 		}
@@ -43,6 +43,24 @@ func (t *Tree) Adopt(name, dir string, perm fs.FileMode) (*File, error) {
 	}
 	f.Abort()
 	return t.copyOf(name, dir, perm)
+}
+
+// maxLinks limits how often link tries again.
+const maxLinks = 100
+
+// link gives a file a second name. Another file may take the place of the first one
+// meanwhile: link(2) finds the old one, which has no name any more, and says that the name
+// does not exist. It does, and the next try links the new file.
+func link(name, second string) error {
+	for n := 1; ; n++ {
+		err := os.Link(name, second)
+		if !errors.Is(err, fs.ErrNotExist) || n == maxLinks {
+			return err
+		}
+		if _, serr := os.Lstat(name); serr != nil {
+			return err
+		}
+	}
 }
 
 // copyOf makes a temporary file with the content of an existing one.

@@ -1,10 +1,13 @@
 package durable
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -54,4 +57,44 @@ func TestAdopt(t *testing.T) {
 	if _, err := tree.Adopt(outside+"x", "tmp", 0o600); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("adopt of a missing file: %v, want not found", err)
 	}
+}
+
+// TestAdoptReplaced: a file that is replaced by others again and again is there all the time.
+func TestAdoptReplaced(t *testing.T) {
+	t.Parallel()
+	tree, _ := newTree(t)
+	dir := t.TempDir()
+	outside := filepath.Join(dir, "file")
+	replace := func(with string) error {
+		with = filepath.Join(dir, with)
+		if err := os.WriteFile(with, []byte("content"), 0o600); err != nil {
+			return err
+		}
+		return RetryRename(func() error { return os.Rename(with, outside) })
+	}
+	if err := replace("first"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var replacers sync.WaitGroup
+	for i := range 2 {
+		replacers.Go(func() {
+			for ctx.Err() == nil {
+				if err := replace(fmt.Sprint("next", i)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 5_000 {
+		f, err := tree.Adopt(outside, "tmp", 0o600)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		f.Abort()
+	}
+	stop()
+	replacers.Wait()
 }
