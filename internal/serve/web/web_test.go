@@ -46,7 +46,7 @@ func TestNoWordIsAKey(t *testing.T) {
 // FuzzClaims: a path and its escaped form are claimed alike, and nothing outside
 // of /-/ is claimed.
 func FuzzClaims(f *testing.F) {
-	for _, s := range []string{"-", "-/tx", "-/tx/17", "-/api/v1/push/stages/x", "-/0102/-", "symbols/-/tx", "..", "-/%2e%2e/x"} {
+	for _, s := range []string{"-", "-/tx", "-/tx/17", "-/api/v1/push/stages/x", "-/0102/-", "symbols/-/tx", "..", "-/%2e%2e/x", strings.Repeat("\x13", 3000)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
@@ -66,6 +66,9 @@ func FuzzClaims(f *testing.F) {
 			escaped.WriteString("/" + url.PathEscape(s))
 		}
 		again, err := layout.Segments(escaped.String())
+		if err != nil && escaped.Len() > 8192 { // longer than a path may be
+			return
+		}
 		if err != nil || !slices.Equal(again, segs) || Claims(again) != claimed {
 			t.Errorf("%q escaped: %q, %v, claimed %v; want the same", segs, again, err, Claims(again))
 		}
