@@ -122,7 +122,7 @@ func TestStoreIndexLies(t *testing.T) {
 		"too many":   symtest.Give([]byte("4000000000")),
 		"no number":  symtest.Give([]byte("many")),
 		"a page":     symtest.Give([]byte("<html>log in</html>"), "Content-Type", "text/html"),
-		"endless":    symtest.Give(bytes.Repeat([]byte("0"), 1<<20)),
+		"too long":   symtest.Give(bytes.Repeat([]byte("0"), 1<<12)), // fits a buffer: under Wine, a write that waits while the client closes never ends
 		"not there":  nil,
 		"a negative": symtest.Give([]byte("-1")),
 	} {
