@@ -19,7 +19,7 @@ import (
 // them, and a push of the same again with hashing them. Client and server share
 // the processors.
 func TestBenchPush(t *testing.T) {
-	commandtest.NeedBench(t, "sha256sum", "sync")
+	needBench(t, "sha256sum", "sync")
 	const files, size = 2000, 1 << 20
 	src := t.TempDir()
 	commandtest.RandomSyms(t, src, files, size)
