@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // randomImages writes n PE images of at least low and below high bytes that do
@@ -128,7 +129,7 @@ func (b *addBench) run(t *testing.T, what string, command ...string) {
 // which flushes nothing and writes no refs.ptr. It takes up to 36 GB, and 18 GB
 // at least.
 func TestBenchSymstoreAdd(t *testing.T) {
-	needBench(t, "sha256sum", "cp", "sync", "xargs")
+	commandtest.NeedBench(t, "sha256sum", "cp", "xargs")
 	exe := filepath.Join(t.TempDir(), "symstore")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", exe, "../../cmd/symdepot").CombinedOutput(); err != nil {
 		t.Fatalf("CombinedOutput: error %v, %s; want no error", err, out)

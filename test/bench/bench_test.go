@@ -172,7 +172,7 @@ func median(v []float64) float64 {
 // TestBenchServe compares serve with nginx on the same files on the same disk,
 // and with what net/http alone does on this machine.
 func TestBenchServe(t *testing.T) {
-	needBench(t, "nginx", "wrk")
+	commandtest.NeedBench(t, "nginx")
 	pairs, seconds := 7, 5
 	if s := os.Getenv("SYMDEPOT_BENCH_SECONDS"); s != "" {
 		seconds, _ = strconv.Atoi(s)
@@ -222,7 +222,7 @@ func TestBenchServe(t *testing.T) {
 
 // TestBenchAdd compares adding 2 GiB in 2,000 files with hashing and copying.
 func TestBenchAdd(t *testing.T) {
-	needBench(t, "sha256sum", "cp", "sync")
+	commandtest.NeedBench(t, "sha256sum", "cp")
 	files, size := 2000, 1<<20
 	src := t.TempDir()
 	commandtest.RandomSyms(t, src, files, size)

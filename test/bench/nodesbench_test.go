@@ -137,7 +137,7 @@ func TestNodesStoreRequests(t *testing.T) {
 // TestBenchNodes compares a server on PostgreSQL and a bucket with one on a folder:
 // missing keys, and small files that both have on their disks.
 func TestBenchNodes(t *testing.T) {
-	needBench(t, "wrk")
+	commandtest.NeedBench(t)
 	pairs, seconds := 5, 4
 	if s := os.Getenv("SYMDEPOT_BENCH_SECONDS"); s != "" {
 		seconds, _ = strconv.Atoi(s)

@@ -19,7 +19,7 @@ import (
 // them, and a push of the same again with hashing them. Client and server share
 // the processors.
 func TestBenchPush(t *testing.T) {
-	needBench(t, "sha256sum", "sync")
+	commandtest.NeedBench(t, "sha256sum")
 	const files, size = 2000, 1 << 20
 	src := t.TempDir()
 	commandtest.RandomSyms(t, src, files, size)

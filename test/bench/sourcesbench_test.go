@@ -100,7 +100,7 @@ func measureSources(t *testing.T, what, base string, first, programs, files, n i
 // TestBenchSources measures requests for source files: of a depot with 100 programs that
 // name 2,000 files each, and of a watched folder.
 func TestBenchSources(t *testing.T) {
-	needBench(t, "gcc")
+	commandtest.NeedBench(t, "gcc")
 	elf, id := benchProgram(t)
 	dir, depot := t.TempDir(), filepath.Join(t.TempDir(), "depot")
 	watched := filepath.Join(dir, "watched")

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestBenchQuery queries a store of 200,000 keys for one file, with a separate
 // process each time, as build scripts do.
 func TestBenchQuery(t *testing.T) {
-	needBench(t, "go", "true")
+	commandtest.NeedBench(t, "go")
 	work := t.TempDir()
 	bin := filepath.Join(work, "symstore")
 	run := func(want int, name string, args ...string) time.Duration {
