@@ -129,7 +129,7 @@ func (b *addBench) run(t *testing.T, what string, command ...string) {
 // which flushes nothing and writes no refs.ptr. It takes up to 36 GB, and 18 GB
 // at least.
 func TestBenchSymstoreAdd(t *testing.T) {
-	commandtest.NeedBench(t, "sha256sum", "cp", "xargs")
+	commandtest.NeedBench(t, "sha256sum", "cp")
 	exe := filepath.Join(t.TempDir(), "symstore")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", exe, "../../cmd/symdepot").CombinedOutput(); err != nil {
 		t.Fatalf("CombinedOutput: error %v, %s; want no error", err, out)
