@@ -18,10 +18,11 @@ import (
 //
 //   - A block of code with the word run (```sh run) is run by bash. What it exports is
 //     there for the later blocks.
-//   - A block with the word serve is one command that starts a server. It listens on a
-//     free port, which takes the place of the page's addresses in all blocks.
-//   - A block of text directly behind a block that is run has lines that its output must have, in
-//     their order. "…" stands for any text.
+//   - A block with the word serve is one command that starts a server, also in the form
+//     that a clone has (go run ./cmd/symdepot). It listens on a free port, which takes the
+//     place of the page's addresses in all blocks.
+//   - A block of text directly behind one of these blocks has lines that its output must have,
+//     in their order. "…" stands for any text.
 //   - The comment <!-- old server: COMMAND --> starts a server in the place of the one that
 //     the reader leaves, at http://old.example.com.
 //   - The comment <!-- needs A B --> skips the page where a program is missing, and
@@ -36,7 +37,7 @@ type bookStep struct {
 
 // pagesToRun are the pages that TestBook runs. Every page below docs/start and docs/migrate
 // must be one.
-var pagesToRun = []string{"docs/start/*.md", "docs/migrate/*.md", "docs/ci.md", "docs/troubleshooting.md", "docs/lookups.md"}
+var pagesToRun = []string{"README.md", "docs/start/*.md", "docs/migrate/*.md", "docs/ci.md", "docs/troubleshooting.md", "docs/lookups.md"}
 
 // serverAddress are the addresses at which the server of a page is.
 var serverAddress = regexp.MustCompile(`https?://(127\.0\.0\.1:8080|symbols\.example\.com(:80\d\d)?)\b`)
@@ -77,7 +78,7 @@ func readBook(t *testing.T, text string) (needs []string, steps []bookStep) {
 			case "sh serve":
 				kind = "serve"
 			case "text":
-				if len(steps) > 0 && steps[len(steps)-1].kind == "run" && strings.TrimSpace(strings.Join(lines[end+1:at-1], "")) == "" {
+				if len(steps) > 0 && followsOutput(steps[len(steps)-1].kind) && strings.TrimSpace(strings.Join(lines[end+1:at-1], "")) == "" {
 					kind = "text"
 				}
 			}
@@ -88,6 +89,19 @@ func readBook(t *testing.T, text string) (needs []string, steps []bookStep) {
 		}
 	}
 	return needs, steps
+}
+
+// followsOutput reports whether a block of text behind a step of this kind is the output of it.
+func followsOutput(kind string) bool { return kind == "run" || kind == "serve" }
+
+// awaitLines waits until a server has printed the last line of a page's text.
+func awaitLines(t *testing.T, srv *commandtest.Serving, text string) string {
+	t.Helper()
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { l = strings.TrimSpace(l); return l == "" || strings.Contains(l, "…") })
+	if len(lines) > 0 {
+		srv.Out.Await(t, strings.TrimSpace(lines[len(lines)-1]))
+	}
+	return srv.Out.String()
 }
 
 // TestBook runs the commands of the pages with the real program.
@@ -127,7 +141,13 @@ func runPage(t *testing.T, page string) {
 	}
 	dir := t.TempDir()
 	env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": dir, "TESTDATA": testdata, "TMPDIR": os.TempDir()}
+	if home, err := os.UserHomeDir(); err == nil && os.Getenv("RUSTUP_HOME") == "" {
+		env["RUSTUP_HOME"] = filepath.Join(home, ".rustup") // where a rustc of rustup looks for its compiler
+	} else {
+		env["RUSTUP_HOME"] = os.Getenv("RUSTUP_HOME")
+	}
 	url, old, output := "", "", ""
+	var server *commandtest.Serving // of the last step, if that was a server
 	var exports []string
 	for _, s := range steps {
 		script := s.script
@@ -139,6 +159,7 @@ func runPage(t *testing.T, page string) {
 		}
 		switch s.kind {
 		case "serve", "old":
+			script = strings.Replace(script, "go run ./cmd/symdepot ", "symdepot ", 1)
 			args := strings.Fields(regexp.MustCompile(`--listen \S+|--public\b`).ReplaceAllString(script, ""))
 			if len(args) < 2 || args[0] != "symdepot" || strings.Contains(script, "\n") {
 				t.Fatalf("%s:%d: %q is not one command that starts a server", page, s.line, script)
@@ -155,7 +176,7 @@ func runPage(t *testing.T, page string) {
 			if s.kind == "old" {
 				old = srv.URL
 			} else {
-				url = srv.URL
+				url, server = srv.URL, srv
 			}
 		case "run", "setup":
 			cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-euo", "pipefail", "-c", strings.Join(append(slices.Clone(exports), script), "\n"))
@@ -168,13 +189,16 @@ func runPage(t *testing.T, page string) {
 			if err := cmd.Run(); err != nil {
 				t.Fatalf("%s:%d: %v\n%s\n%s", page, s.line, err, script, out.String())
 			}
-			output = out.String()
+			output, server = out.String(), nil
 			for line := range strings.Lines(script) {
 				if strings.HasPrefix(line, "export ") {
 					exports = append(exports, line)
 				}
 			}
 		case "text":
+			if server != nil {
+				output = awaitLines(t, server, script)
+			}
 			if missing := lacksLine(output, script); missing != "" {
 				t.Errorf("%s:%d: the output has no line %q:\n%s", page, s.line, missing, output)
 			}
@@ -203,11 +227,11 @@ func lacksLine(output, want string) string {
 // TestReadBook: which blocks of a page are run, and which texts are compared with what.
 func TestReadBook(t *testing.T) {
 	t.Parallel()
-	needs, steps := readBook(t, "<!-- needs gdb curl -->\n<!-- setup\nmkdir x\n-->\n```text\nno output\n```\n```sh\nnot run\n```\n<!-- old server: symdepot serve -->\n```sh run\nls\n```\n\n```text\nx\n```\nwords\n```text\nno output\n```\n```sh serve\nsymdepot serve\n```\n")
+	needs, steps := readBook(t, "<!-- needs gdb curl -->\n<!-- setup\nmkdir x\n-->\n```text\nno output\n```\n```sh\nnot run\n```\n<!-- old server: symdepot serve -->\n```sh run\nls\n```\n\n```text\nx\n```\nwords\n```text\nno output\n```\n```sh serve\nsymdepot serve\n```\n```text\nat …\n```\n")
 	if want := []string{"gdb", "curl"}; !slices.Equal(needs, want) {
 		t.Errorf("needs %q, want %q", needs, want)
 	}
-	want := []bookStep{{2, "setup", "mkdir x"}, {11, "old", "symdepot serve"}, {12, "run", "ls"}, {16, "text", "x"}, {23, "serve", "symdepot serve"}}
+	want := []bookStep{{2, "setup", "mkdir x"}, {11, "old", "symdepot serve"}, {12, "run", "ls"}, {16, "text", "x"}, {23, "serve", "symdepot serve"}, {26, "text", "at …"}}
 	if !slices.Equal(steps, want) {
 		t.Errorf("steps %v, want %v", steps, want)
 	}

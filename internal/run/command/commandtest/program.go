@@ -60,6 +60,7 @@ var ErrKilled = errors.New("killed instead of interrupted")
 type Serving struct {
 	Cmd *exec.Cmd
 	URL string
+	Out symtest.Output // its standard output
 	Log symtest.Output // its standard error
 }
 
@@ -93,10 +94,11 @@ func StartServer(getenv func(string) string, dir string, args ...string) (*Servi
 		}
 	}
 	s.Cmd.Stderr = &s.Log
-	out, err := s.Cmd.StdoutPipe()
+	stdout, err := s.Cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
+	out := io.TeeReader(stdout, &s.Out)
 	if err := s.Cmd.Start(); err != nil {
 		return nil, err
 	}
