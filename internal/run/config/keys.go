@@ -127,14 +127,11 @@ func (k key) typeWords() string {
 	}
 	switch t.Kind() {
 	case reflect.Bool:
-		return "true or false"
+		return "boolean"
 	case reflect.Int, reflect.Int64:
-		return "whole number"
+		return "integer"
 	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Struct {
-			return "list of maps"
-		}
-		return "list of texts"
+		return "list"
 	case reflect.Map:
 		if t.Elem() == reflect.TypeFor[term.ByteSize]() {
 			return "map of sizes"

@@ -19,7 +19,7 @@ func manualTables() string {
 		}
 		b.WriteString("| Key | Type | Default | Example | Meaning |\n|---|---|---|---|---|\n")
 		for f := range t.Fields() {
-			if yamlName(f) == "" {
+			if yamlName(f) == "" || isSection(f.Type) {
 				continue
 			}
 			k := key{joinKey(path, yamlName(f)), f}
@@ -29,12 +29,12 @@ func manualTables() string {
 	}
 	section("General", "", reflect.TypeFor[Config](), "")
 	for _, k := range allKeys(reflect.TypeFor[Config](), "") {
-		t := k.field.Type
-		switch {
+		switch t := k.field.Type; {
+		case !isSection(t):
 		case t.Kind() == reflect.Struct:
 			section("`"+k.path+"`", helpOf(k.path), t, k.path)
-		case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-			section("`"+k.path+"`", helpOf(k.path), t.Elem(), k.path+"[]")
+		default:
+			section("`"+k.path+"[]`", helpOf(k.path), t.Elem(), k.path+"[]")
 		}
 	}
 	b.WriteString("### Presets\n\n| Preset | Address | Layout | Rank | Requested | Executables |\n|---|---|---|---|---|---|\n")
@@ -55,12 +55,19 @@ func manualTables() string {
 	return b.String()
 }
 
-// exampleText returns a key with its example, as in a file.
+// isSection reports whether a key of this type is a map, or a list of maps, which has a
+// section of its own.
+func isSection(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
+}
+
+// exampleText returns an example of a key without a default, as in a file.
 func exampleText(f reflect.StructField) string {
-	if e := f.Tag.Get("example"); e != "" {
-		return yamlName(f) + ": " + yamlText(f, e)
+	e := f.Tag.Get("example")
+	if e == "" || f.Tag.Get("default") != "" {
+		return ""
 	}
-	return ""
+	return yamlText(f, e)
 }
 
 func code(s string) string {
