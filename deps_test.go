@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"internal/run/command":             nil,
 	"internal/run/command/commandtest": nil,
 	"internal/run/config":              {"internal/base/address", "internal/base/glob", "internal/base/term", "internal/derive/transcode", "internal/files/srclink", "internal/remote/sympath", "internal/remote/upstream", "internal/run/manual", "internal/serve/auth", "internal/serve/oidc", "internal/store/bucket", "layout", "symcache", "symfile", "symstore"},
-	"internal/run/daemon":              {},
+	"internal/run/daemon":              {"internal/base/wire"},
 	"internal/run/doctor":              {"internal/base/address", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/check", "internal/depot/home", "internal/remote/sympath", "internal/remote/upstream", "internal/run/client", "internal/run/config", "internal/run/daemon", "internal/run/setup", "internal/serve/auth", "internal/store/bucket"},
 	"internal/run/manual":              {},
 	"internal/run/mstools":             {"dump", "internal/base/ctxio", "internal/base/durable", "internal/base/glob", "internal/base/term", "internal/depot/retention", "internal/files/scan", "internal/files/unpack", "internal/remote/sympath", "internal/remote/upstream", "layout", "objfile", "symfile", "symstore"},

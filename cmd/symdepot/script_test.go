@@ -129,7 +129,7 @@ func scriptsHere(t *testing.T) []string {
 }
 
 // cmdServe starts `symdepot serve` on a free port with further arguments, waits
-// until it says its base URL, and puts that into $URL. It ends with the script,
+// until it says its base URL, and puts that into $URL and its address into $ADDR. It ends with the script,
 // which fails unless the server then stops by itself with exit code 0.
 func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
@@ -138,6 +138,8 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	s, err := commandtest.StartServe(ts.Getenv, ts.MkAbs("."), args...)
 	ts.Check(err)
 	ts.Setenv("URL", s.URL)
+	_, addr, _ := strings.Cut(s.URL, "://")
+	ts.Setenv("ADDR", addr)
 	ts.Setenv("DEBUGINFOD_URLS", s.URL)
 	ts.Defer(func() {
 		if err := s.Stop(); err != nil {

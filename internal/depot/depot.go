@@ -108,6 +108,9 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 // Secret returns the random key of that name; see home.Home.Secret.
 func (d *Depot) Secret(name string) ([]byte, error) { return d.home.Secret(name) }
 
+// Fingerprint tells the depot from every other one, and says nothing else of it.
+func (d *Depot) Fingerprint() string { return d.home.Fingerprint }
+
 // Backup copies the depot into a folder; see backup.Take.
 func (d *Depot) Backup(ctx context.Context, dir string, opt backup.Options) (backup.Result, error) {
 	return backup.Take(ctx, backup.Source{Home: d.home, Store: d.Cold.Store(), Contents: d.contents}, dir, opt)

@@ -50,6 +50,10 @@ const (
 	DebuginfodSignature = "X-DEBUGINFOD-IMASIGNATURE"
 )
 
+// DepotHeader is the header field of /healthz and /readyz that tells the depot of a server
+// from every other depot. Its value says nothing else of the depot.
+const DepotHeader = "Symdepot-Depot"
+
 // JobsPath is the path of the job API below a server's base URL:
 //
 //	POST lease            leases jobs; waits until there is one

@@ -205,6 +205,9 @@ func TestRestore(t *testing.T) {
 		t.Errorf("restore to what holds files: %v, want backup.ErrHoldsFiles", err)
 	}
 	used := hometest.Open(t, to)
+	if other := r.Fingerprint; used.Fingerprint == "" || used.Fingerprint == other {
+		t.Errorf("the restored depot has the fingerprint %q, its original %q; want another one", used.Fingerprint, other)
+	}
 	used.Add(t, "app", "9", hometest.Sym("app", 9, 100))
 	if _, err := backup.Restore(t.Context(), dir, to, backup.Options{Replace: true}); !errors.Is(err, backup.ErrInUse) {
 		t.Errorf("restore to a depot that is open: %v, want backup.ErrInUse", err)

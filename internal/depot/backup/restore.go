@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -256,7 +257,7 @@ func (r *restore) replace(ctx context.Context) error {
 	}
 	// An empty folder becomes an empty depot first: killed between the two steps,
 	// it can be restored again.
-	if err := home.WriteStamp(r.dir, home.Stamp{Format: home.Format, Created: r.stamp.Created}, r.shared); err != nil {
+	if err := home.WriteStamp(r.dir, home.Stamp{Format: home.Format, Created: r.stamp.Created, ID: rand.Text()}, r.shared); err != nil {
 		return err
 	}
 	return r.target.Replace(ctx, r.newIndex(), nil)

@@ -28,9 +28,12 @@ type Inspection struct {
 	Name     string
 	Dir      string // the folder of the depot, or that of this machine
 	Contents string // the bucket that keeps the contents; empty: the folder
-	Database index.About
-	Stats    index.Stats
-	Scrub    places.ScrubState
+	// Fingerprint tells the depot from every other one, and says nothing else of it: a server
+	// shows it to everybody. It is empty if it is not known.
+	Fingerprint string
+	Database    index.About
+	Stats       index.Stats
+	Scrub       places.ScrubState
 	// Checked is how many of the stored contents the background check has read.
 	Checked places.Coverage
 	Tokens  []tokens.TokenRow // all of them
@@ -110,6 +113,9 @@ func Inspect(ctx context.Context, where string, opt Options) (i Inspection, err 
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if i.Database, err = index.AboutOf(ctx, db); err != nil {
+		return i, err
+	}
+	if i.Fingerprint, err = fingerprintOf(ctx, where, db); err != nil {
 		return i, err
 	}
 	if i.Stats, err = db.Stats(ctx); err != nil {

@@ -65,6 +65,8 @@ type Options struct {
 type Home struct {
 	Name string // for messages: the folder, or the address of the database without secrets
 	Dir  string // the folder of the depot, or that of this machine
+	// Fingerprint is what Inspection.Fingerprint is.
+	Fingerprint string
 	// Local is the folder of this machine: Dir, unless the options name another one.
 	Local string
 	// Placed is set if the contents are in a bucket: the index knows the place of each
@@ -109,6 +111,9 @@ func (h *Home) open(ctx context.Context, where string, opt *Options) (err error)
 	}
 	if err == nil && fresh {
 		err = stampNew(h.Dir, *opt)
+	}
+	if err == nil {
+		h.Fingerprint, err = fingerprintOf(ctx, where, h.DB)
 	}
 	if err == nil {
 		return nil

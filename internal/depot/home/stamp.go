@@ -1,6 +1,10 @@
 package home
 
 import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
@@ -41,6 +46,9 @@ type Stamp struct {
 	// means the stamp's own.
 	Floor   int       `json:"floor,omitempty"`
 	Created time.Time `json:"created"`
+	// ID is random text: it tells the folder from every other depot. It is empty in depots
+	// that were made before there was one.
+	ID string `json:"id,omitempty"`
 	// Contents is the URL of the bucket that keeps the contents; empty if the
 	// folder does.
 	Contents string `json:"contents,omitempty"`
@@ -81,7 +89,7 @@ func newStamp(opt Options) Stamp {
 	if now == nil { // there is no index yet
 		now = time.Now
 	}
-	s := Stamp{Format: Format, Created: now().UTC().Truncate(time.Second)}
+	s := Stamp{Format: Format, Created: now().UTC().Truncate(time.Second), ID: rand.Text()}
 	if opt.Bucket != nil {
 		s.Contents = opt.Bucket.Name()
 	}
@@ -172,4 +180,25 @@ func ChangeStamp(dir string, change func(s *Stamp)) error {
 		return err
 	}
 	return SharingOf(dir, "").File(path)
+}
+
+// fingerprintOf returns the fingerprint of the depot in a folder or a database: a hash of its
+// random id, which says nothing of the depot. It is empty if a database has no id yet.
+func fingerprintOf(ctx context.Context, where string, db *index.DB) (string, error) {
+	var id string
+	if engine.IsURL(where) {
+		known, err := db.Places.KnownDepot(ctx)
+		if err != nil || known == "" {
+			return "", err
+		}
+		id = known
+	} else {
+		s, err := ReadStamp(where)
+		if err != nil {
+			return "", err
+		}
+		id = s.ID + " " + s.Created.UTC().Format(time.RFC3339)
+	}
+	sum := sha256.Sum256([]byte("symdepot depot " + id))
+	return hex.EncodeToString(sum[:16]), nil
 }

@@ -30,15 +30,25 @@ type Identity struct {
 // Depot returns the id of the depot: random text that is made once. A bucket
 // records it, so that two depots cannot use one bucket.
 func (ps Places) Depot(ctx context.Context) (id string, err error) {
-	const query = "SELECT depot FROM identity WHERE one = 1"
-	err = ps.db.Points.Row(ctx, query, nil, &id)
-	if errors.Is(err, sql.ErrNoRows) {
+	id, err = ps.KnownDepot(ctx)
+	if err == nil && id == "" {
 		err = ps.db.Update(ctx, "identify the depot", func(w *engine.Write) error {
 			if _, err := w.Exec("INSERT INTO identity (one, depot) VALUES (1, $1) ON CONFLICT (one) DO NOTHING", rand.Text()); err != nil {
 				return err
 			}
-			return w.Row(query, nil, &id)
+			return w.Row(depotQuery, nil, &id)
 		})
+	}
+	return id, ps.db.Fail("identify the depot", err)
+}
+
+const depotQuery = "SELECT depot FROM identity WHERE one = 1"
+
+// KnownDepot is Depot without making an id: it is empty if there is none yet.
+func (ps Places) KnownDepot(ctx context.Context) (id string, err error) {
+	err = ps.db.Points.Row(ctx, depotQuery, nil, &id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
 	}
 	return id, ps.db.Fail("identify the depot", err)
 }

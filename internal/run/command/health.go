@@ -45,7 +45,7 @@ func (c healthCmd) Run(a *session) error {
 		}
 		server = doctor.LocalClient(base)
 	}
-	if err := daemon.Health(a.ctx, base, server); err != nil {
+	if _, err := daemon.Health(a.ctx, base, server); err != nil {
 		return a.nothing(fmt.Sprintf("not ready: %v", err))
 	}
 	return nil

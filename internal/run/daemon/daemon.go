@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/base/wire"
 )
 
 // Listen returns the socket that the service manager has passed to this process,
@@ -64,28 +66,30 @@ func countPassed(pid, fds string, self int) (int, error) {
 const healthTime = 5 * time.Second
 
 // Health asks a server whether it is ready. The error says why it is not. base is
-// its base URL; requests makes the requests.
-func Health(ctx context.Context, base string, requests *http.Client) error {
+// its base URL; requests makes the requests. depot is the fingerprint of the server's
+// depot, also of one that is not ready; empty: the server does not name it.
+func Health(ctx context.Context, base string, requests *http.Client) (depot string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
 	to, err := url.JoinPath(base, "readyz")
 	if err != nil {
-		return err
+		return "", err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	answer, err := requests.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<10))
+	depot = answer.Header.Get(wire.DepotHeader)
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s", to, answer.Status)
+		return depot, fmt.Errorf("%s answered %s", to, answer.Status)
 	}
-	return nil
+	return depot, nil
 }
 
 // LocalURL is the base URL under which a server that listens on addr is reached

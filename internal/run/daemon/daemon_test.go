@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/base/wire"
 )
 
 // TestCountPassed: only the process that the sockets are for takes them.
@@ -60,20 +62,22 @@ func TestHealth(t *testing.T) {
 		if r.URL.Path != "/base/readyz" {
 			status = http.StatusTeapot
 		}
+		w.Header().Set(wire.DepotHeader, "d1")
 		w.WriteHeader(status)
 	}))
-	if err := Health(t.Context(), s.URL+"/base", s.Client()); err != nil {
-		t.Errorf("a ready server: %v, want no error", err)
+	if depot, err := Health(t.Context(), s.URL+"/base", s.Client()); err != nil || depot != "d1" {
+		t.Errorf("a ready server: depot %q, error %v, want d1 and no error", depot, err)
 	}
 	status = http.StatusServiceUnavailable
-	if err := Health(t.Context(), s.URL+"/base", s.Client()); err == nil || !strings.Contains(err.Error(), "503") {
-		t.Errorf("a server that stops: error %v, want one with 503", err)
+	depot, err := Health(t.Context(), s.URL+"/base", s.Client())
+	if err == nil || !strings.Contains(err.Error(), "503") || depot != "d1" {
+		t.Errorf("a server that stops: depot %q, error %v, want d1 and an error with 503", depot, err)
 	}
-	if IsRefused(Health(t.Context(), s.URL+"/base", s.Client())) {
+	if IsRefused(err) {
 		t.Error("a server that stops refuses connections, want that it does not")
 	}
 	s.Close()
-	if err := Health(t.Context(), s.URL, s.Client()); !IsRefused(err) {
+	if _, err := Health(t.Context(), s.URL, s.Client()); !IsRefused(err) {
 		t.Errorf("a server that is gone: error %v, want a refused connection", err)
 	}
 }

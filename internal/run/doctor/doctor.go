@@ -130,6 +130,9 @@ func split(err error) (list []error) {
 	return []error{err}
 }
 
+// asOwner is what to do about a depot that this user may not open.
+const asOwner = "run the command as the owner of the depot (sudo -u OWNER symdepot doctor), or share the depot with a group (depot.group)"
+
 // depot examines the depot, its database, its disk and its bucket.
 func (e *examiner) depot(ctx context.Context) {
 	where, err := e.Config.DepotDir()
@@ -144,7 +147,10 @@ func (e *examiner) depot(ctx context.Context) {
 	var opt depot.Options
 	if err := setup.UseDepot(e.Config, where, blobs, &opt); err != nil {
 		do := "check the address and the credentials of the bucket"
-		if blobs == "" {
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			do = asOwner
+		case blobs == "":
 			do = "name the folder or the database of the depot, with --depot or the key depot.dir"
 		}
 		e.add("depot", Fault, err.Error(), do)
@@ -178,7 +184,7 @@ func (e *examiner) depot(ctx context.Context) {
 		e.add("depot", Fault, err.Error(), "")
 		return
 	case errors.Is(err, fs.ErrPermission):
-		e.add("depot", Fault, err.Error(), "run the command as the owner of the depot, or share the depot with a group (depot.group)")
+		e.add("depot", Fault, err.Error(), asOwner)
 		return
 	case address.IsDatabase(i.Name) && err != nil:
 		e.list = append(e.list, databaseAway(i.Name, err))

@@ -20,8 +20,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/check"
+	"github.com/symdepot/symdepot/internal/depot/home"
 )
 
 // examine examines an installation with a configuration.
@@ -104,7 +106,7 @@ func TestHealthy(t *testing.T) {
 	expect(t, list, "configuration", OK, "is valid")
 	expect(t, list, "depot", OK, "0 transactions")
 	expect(t, list, "database", OK, "SQLite")
-	expect(t, list, "stored files", OK, "checked 0 of 0")
+	expect(t, list, "stored files", OK, "0 of 0 checked")
 	expect(t, list, "server", OK, "none runs at http://127.0.0.1:9")
 	if after := state(t, dir); after != before {
 		t.Errorf("the depot was changed:\n%s\nwant\n%s", after, before)
@@ -180,6 +182,58 @@ func TestServerAndUpstream(t *testing.T) {
 	expect(t, list, "clock", Fault, "differs by 1h0m0s")
 	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	expect(t, examine(t, "listen: "+s.Listener.Addr().String()+"\ndepot: /nowhere/at/all"), "server", Fault, "503")
+}
+
+// TestOtherDepot: a server at the address of this installation that has another depot, that
+// does not name its depot, or that is no symdepot, is not taken for the server of this depot.
+func TestOtherDepot(t *testing.T) {
+	dir := newDepot(t)
+	seen, err := home.Inspect(t.Context(), dir, home.Options{})
+	if err != nil || seen.Fingerprint == "" {
+		t.Fatalf("home.Inspect(%s): fingerprint %q, %v, want one", dir, seen.Fingerprint, err)
+	}
+	other, err := home.Inspect(t.Context(), newDepot(t), home.Options{})
+	if err != nil || other.Fingerprint == seen.Fingerprint {
+		t.Fatalf("two depots have the fingerprint %s (%v), want different ones", other.Fingerprint, err)
+	}
+	const about = `{"version":"v1","api":1}`
+	for name, c := range map[string]struct {
+		depot, about string
+		status       int
+		state        State
+		text         string
+	}{
+		"this depot":          {seen.Fingerprint, about, 200, OK, "is ready, version v1"},
+		"this depot, secret":  {seen.Fingerprint, "", 200, Warning, "is ready, and does not say more: it answers 404"},
+		"this depot, stops":   {seen.Fingerprint, about, 503, Fault, "not ready"},
+		"another depot":       {other.Fingerprint, about, 200, Warning, "has another depot than " + dir},
+		"another depot stops": {other.Fingerprint, about, 503, Warning, "has another depot than " + dir},
+		"an older symdepot":   {"", `{"version":"v0"}`, 200, Warning, "is version v0; this program is version v1; whether it has this depot is not known"},
+		"another program":     {"", "", 200, Warning, "a program that does not say that it is symdepot"},
+		"a page for all":      {"", "<html>", 200, Warning, "a program that does not say that it is symdepot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if c.depot != "" {
+					w.Header().Set(wire.DepotHeader, c.depot)
+				}
+				switch {
+				case r.URL.Path == "/readyz":
+					w.WriteHeader(c.status)
+				case c.about == "":
+					http.NotFound(w, r)
+				default:
+					fmt.Fprint(w, c.about)
+				}
+			}))
+			defer s.Close()
+			list := examine(t, "listen: "+s.Listener.Addr().String()+"\ndepot: "+dir)
+			expect(t, list, "server", c.state, c.text)
+			if n := len(slices.DeleteFunc(list, func(f Finding) bool { return f.Area != "server" })); n != 1 {
+				t.Errorf("%d findings of the server, want 1: %+v", n, list)
+			}
+		})
+	}
 }
 
 // selfSigned makes a certificate for a.example.com that is valid for some days more, and

@@ -107,11 +107,15 @@ func Stored(st check.ScrubState, n check.Coverage, err error) Finding {
 		f.State, f.Text, f.Do = Warning, err.Error(), "run symdepot verify"
 		return f
 	}
-	f.Text = fmt.Sprintf("checked %d of %d", n.Read, n.Stored)
-	switch progress := check.ScrubText(st); {
-	case progress != "":
-		f.Text += "; " + progress
-	case n.Stored > 0:
+	const minutes = "2006-01-02 15:04"
+	f.Text = fmt.Sprintf("%d of %d checked, %d damaged", n.Read, n.Stored, max(st.Damaged, st.LastDamaged))
+	if !st.Finished.IsZero() {
+		f.Text += "; the last complete check ended on " + st.Finished.Local().Format(minutes)
+	}
+	switch {
+	case !st.Started.IsZero():
+		f.Text += "; a check has been running since " + st.Started.Local().Format(minutes)
+	case st.Finished.IsZero() && n.Stored > 0:
 		f.Text += "; the background check has not begun yet"
 	}
 	switch {

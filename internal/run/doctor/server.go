@@ -54,31 +54,47 @@ func (e *examiner) server(ctx context.Context) {
 	defer cancel()
 	requests := LocalClient(base)
 	defer requests.CloseIdleConnections()
-	switch err := daemon.Health(ctx, base, requests); {
+	theirs, err := daemon.Health(ctx, base, requests)
+	ours := e.Depot.Fingerprint
+	switch {
 	case daemon.IsRefused(err):
 		e.add("server", OK, "none runs at "+base, "")
+		return
+	case theirs != "" && ours != "" && theirs != ours:
+		e.add("server", Warning,
+			fmt.Sprintf("the symdepot server at %s has another depot than %s; nothing else was asked of it", base, e.Depot.Name),
+			"name the depot of that server with --depot, or give the server of this depot an address of its own (key listen, --listen)")
 		return
 	case err != nil:
 		e.add("server", Fault, fmt.Sprintf("%s: not ready: %v", base, err),
 			"look at the log of the server; if another program uses the port, change the key listen")
 		return
 	}
-	s.Running = true
-	var about struct {
-		Version string `json:"version"`
+	about := wire.About{}
+	asked := e.ask(ctx, requests, "/-/api/v1/about", &about)
+	if theirs == "" && (asked != nil || about.Version == "") {
+		e.add("server", Warning, base+" is the address of a program that does not say that it is symdepot",
+			"if it is another program, give the server of this depot another address (key listen); "+
+				"if it is a symdepot that is older than this program, restart it")
+		return
 	}
-	if err := e.ask(ctx, requests, "/-/api/v1/about", &about); err != nil {
-		e.add("server", Warning, fmt.Sprintf("%s is ready, and does not say more: %v", base, err),
+	s.Running = true
+	same := ""
+	if theirs == "" || ours == "" {
+		same = "; whether it has this depot is not known"
+	}
+	if asked != nil {
+		e.add("server", Warning, fmt.Sprintf("%s is ready, and does not say more: %v%s", base, asked, same),
 			"set "+client.TokenVariable+" to a token that may read all products")
 		return
 	}
 	s.Version = about.Version
 	if s.Version != e.Version {
 		e.add("server", Warning,
-			fmt.Sprintf("%s is ready and is version %s; this program is version %s", base, s.Version, e.Version),
+			fmt.Sprintf("%s is ready and is version %s; this program is version %s%s", base, s.Version, e.Version, same),
 			"restart the server, so that it runs the installed version")
 	} else {
-		e.add("server", OK, fmt.Sprintf("%s is ready, version %s", base, s.Version), "")
+		e.add("server", OK, fmt.Sprintf("%s is ready, version %s%s", base, s.Version, same), "")
 	}
 	var list struct {
 		Items []Upstream `json:"items"`

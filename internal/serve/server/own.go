@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/serve/web"
@@ -47,8 +48,10 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 	case "":
 		s.root(x, r, p)
 	case "healthz":
+		h[wire.DepotHeader] = []string{s.depot.Fingerprint()}
 		s.text(x, http.StatusOK, "ok\n")
 	case "readyz":
+		h[wire.DepotHeader] = []string{s.depot.Fingerprint()}
 		err := s.answers(r.Context())
 		if errors.Is(err, content.ErrUnavailable) {
 			// All servers lose the store at the same moment. A balancer that stopped
