@@ -93,6 +93,23 @@ func Printable(s string) string {
 	}, s)
 }
 
+// ShellWord quotes a text for a POSIX shell, if that is needed, and makes it printable. The
+// text may come from a client.
+func ShellWord(s string) string {
+	s = Printable(s)
+	plain := s != "" && s[0] != '-'
+	for i := range len(s) {
+		c := s[i]
+		if ('a' > c || c > 'z') && ('A' > c || c > 'Z') && ('0' > c || c > '9') && strings.IndexByte("-._/+:@%", c) < 0 {
+			plain = false
+		}
+	}
+	if plain {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
 // PrintableText returns a text of several lines, such as the output of a program,
 // without control characters except line breaks and tabs. Of a longer text it
 // keeps the last most bytes, because programs print errors last.

@@ -1,7 +1,6 @@
 package display
 
 import (
-	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/term"
@@ -21,18 +20,4 @@ func watchedName(f *answer.TracedFolder) string {
 	return "watched folder " + term.Printable(symfile.BaseName(f.Dir))
 }
 
-// word quotes a text for a shell. Texts come from clients.
-func word(s string) string {
-	s = term.Printable(s)
-	plain := s != "" && s[0] != '-'
-	for i := range len(s) {
-		c := s[i]
-		if ('a' > c || c > 'z') && ('A' > c || c > 'Z') && ('0' > c || c > '9') && strings.IndexByte("-._/+:@%", c) < 0 {
-			plain = false
-		}
-	}
-	if plain {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+func word(s string) string { return term.ShellWord(s) }

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -52,6 +53,15 @@ type Address struct {
 	Open bool
 }
 
+// URL is the base URL under which a program of this machine reaches the server.
+func (a Address) URL() string {
+	base := server.BaseURL(a.Addr)
+	if a.TLS {
+		base = "https" + strings.TrimPrefix(base, "http")
+	}
+	return base
+}
+
 // Serve answers requests until ctx ends.
 func Serve(ctx context.Context, opt Options) error {
 	defer daemon.EndAtSecond(ctx)()
@@ -60,7 +70,13 @@ func Serve(ctx context.Context, opt Options) error {
 	setup.CollectAt(50, 8<<20)
 	logs := server.NewLogWriter(opt.Stderr)
 	defer logs.Close()
-	s := &program{Options: opt, reloads: reloads, log: setup.Logger(opt.Config.Log.Format, opt.Stderr, logs)}
+	s := &program{Options: opt, reloads: reloads}
+	if format := opt.Config.Log.Format; format == "auto" && term.IsTerminal(opt.Stderr) {
+		s.terminal = server.NewTerminalLog(logs)
+		s.log = slog.New(s.terminal)
+	} else {
+		s.log = setup.Logger(format, opt.Stderr, logs)
+	}
 	for _, w := range opt.Config.Warnings(opt.Specs) {
 		s.log.Warn(w)
 	}
@@ -75,6 +91,7 @@ func Serve(ctx context.Context, opt Options) error {
 type program struct {
 	Options
 	log       *slog.Logger
+	terminal  *server.TerminalLog           // the log, if a person reads it; else nil
 	reloads   func(context.Context, func()) // see daemon.Reloads
 	depot     *depot.Depot
 	tracer    *span.Tracer
@@ -194,7 +211,11 @@ func (s *program) run(ctx context.Context) error {
 		return err
 	}
 	_, open := guard.gate.Open()
-	s.Started(Address{Addr: ln.Addr(), TLS: guard.tls != nil, Open: open})
+	at := Address{Addr: ln.Addr(), TLS: guard.tls != nil, Open: open}
+	if s.terminal != nil {
+		s.terminal.ServedAt(at.URL())
+	}
+	s.Started(at)
 	if tcp, ok := ln.Addr().(*net.TCPAddr); ok && !open && guard.tls == nil && !tcp.IP.IsLoopback() {
 		s.log.Warn("credentials are sent over plain HTTP, which anybody on the network path can read; " +
 			"set a certificate (tls), or put a TLS proxy in front")

@@ -17,6 +17,9 @@ const (
 	maxLogAgent = 256
 )
 
+// accessMessage is the message of access records.
+const accessMessage = "request"
+
 // account counts a finished exchange and writes its access record.
 func (s *Server) account(x *exchange, req *http.Request) {
 	now := time.Now()
@@ -29,7 +32,7 @@ func (s *Server) account(x *exchange, req *http.Request) {
 	if !h.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	r := slog.NewRecord(now, slog.LevelInfo, "request", 0)
+	r := slog.NewRecord(now, slog.LevelInfo, accessMessage, 0)
 	r.AddAttrs(
 		slog.String("method", truncate.To(req.Method, 16)),
 		slog.String("path", truncate.To(auth.Redact(rawPath(req)), maxLogPath)),
