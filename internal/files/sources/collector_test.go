@@ -279,4 +279,7 @@ func TestTally(t *testing.T) {
 	if lines := got.Lines(); !slices.Equal(lines, want) {
 		t.Errorf("it says %q, want %q", lines, want)
 	}
+	if lines := (Tally{SourceNames: 74}).Lines(); len(lines) > 0 {
+		t.Errorf("without folders and without a source it says %q, want nothing", lines)
+	}
 }

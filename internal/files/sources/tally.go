@@ -19,9 +19,10 @@ type Tally struct {
 // maxFirstMissing is the number of names that a Tally lists.
 const maxFirstMissing = 5
 
-// Lines describes the tally to a person; no lines if no debug information names a source.
+// Lines describes the tally to a person. There are no lines if no source was taken, and none
+// is missing because no folder was named.
 func (t Tally) Lines() (list []string) {
-	if t.SourceNames == 0 {
+	if t.Sources == 0 && t.MissingSources == 0 {
 		return nil
 	}
 	names := "names"

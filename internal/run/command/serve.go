@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
@@ -14,13 +13,13 @@ import (
 	"github.com/symdepot/symdepot/internal/run/app"
 	"github.com/symdepot/symdepot/internal/run/config"
 	"github.com/symdepot/symdepot/internal/run/setup"
-	"github.com/symdepot/symdepot/internal/serve/server"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/symstore"
 )
 
 type serveCmd struct {
 	txFlags
+	sourceFlags
 	upstreamFlags
 	symCacheFlags
 	Add          []string      `help:"First add this file, folder or archive to the depot; repeatable." placeholder:"PATH" sep:"none"`
@@ -71,7 +70,11 @@ func (c serveCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
-	return serve(a, conf, specs, c.fill(a))
+	fill, err := c.fill(a)
+	if err != nil {
+		return err
+	}
+	return serve(a, conf, specs, fill)
 }
 
 // apply overrides the configuration with the flags.
@@ -135,13 +138,19 @@ func (c serveCmd) apply(conf *config.Config) error {
 }
 
 // fill returns what adds the files of --add to the depot.
-func (c serveCmd) fill(a *session) func(context.Context, *depot.Depot) error {
-	if len(c.Add) == 0 {
-		return nil
+func (c serveCmd) fill(a *session) (func(context.Context, *depot.Depot) error, error) {
+	roots, err := c.roots()
+	switch {
+	case err != nil:
+		return nil, err
+	case len(c.Add) == 0 && len(roots) > 0:
+		return nil, term.UsageError("--sources needs --add: it names the folder with the sources of the added files")
+	case len(c.Add) == 0:
+		return nil, nil
 	}
 	return func(_ context.Context, d *depot.Depot) error {
-		return runAdd(a.console, d, c.Add, importexport.AddOptions{Info: c.info()}, false)
-	}
+		return runAdd(a.console, d, c.Add, importexport.AddOptions{Info: c.info(), Sources: roots}, false)
+	}, nil
 }
 
 // serve answers requests as a configuration says until it is interrupted.
@@ -157,10 +166,7 @@ func printStart(a *console, configFile string, at app.Address) {
 	if configFile != "" {
 		fmt.Fprintf(a.stdout, "Configuration: %s\n", term.Printable(configFile))
 	}
-	base := server.BaseURL(at.Addr)
-	if at.TLS {
-		base = "https" + strings.TrimPrefix(base, "http")
-	}
+	base := at.URL()
 	fmt.Fprint(a.stdout, web.StartText(base, !at.Open))
 	if !at.Open {
 		fmt.Fprint(a.stdout, "\n", web.AccessText(base), "\n")
