@@ -11,13 +11,14 @@ import (
 )
 
 // UnknownProducts has a warning for each of the products that no transaction has: a token for
-// such a product reads nothing, and a server does not say why.
+// such a product reads nothing, and a server does not say why. There are none as long as there
+// is no transaction at all: tokens are often made before the first files.
 func UnknownProducts(ctx context.Context, d *depot.Depot, products []string) (warnings []string, err error) {
 	if len(products) == 0 {
 		return nil, nil
 	}
 	txs, err := d.List(ctx, answer.Scope{}, depot.ListFilter{})
-	if err != nil {
+	if err != nil || len(txs) == 0 {
 		return nil, err
 	}
 	var have []string
@@ -27,10 +28,7 @@ func UnknownProducts(ctx context.Context, d *depot.Depot, products []string) (wa
 		}
 	}
 	slices.Sort(have)
-	there := "there is no transaction yet"
-	if len(have) > 0 {
-		there = "there are " + strings.Join(have, ", ")
-	}
+	there := "there are " + strings.Join(have, ", ")
 	for _, p := range products {
 		if !slices.Contains(have, p) {
 			warnings = append(warnings, fmt.Sprintf("no transaction has product %q; %s", p, there))
