@@ -34,13 +34,15 @@ const (
 	VerdictOthers Verdict = "missing-others"
 	// VerdictNoID: the dump has no id of the module, so that no file can be asked for.
 	VerdictNoID Verdict = "no-id"
+	// VerdictKernel: nothing, and no file of the module exists: the kernel maps it.
+	VerdictKernel Verdict = "kernel"
 )
 
 // Verdicts are all verdicts, in the order of their constants.
-var Verdicts = []Verdict{VerdictHeld, VerdictStripped, VerdictOtherBuild, VerdictOurs, VerdictOthers, VerdictNoID}
+var Verdicts = []Verdict{VerdictHeld, VerdictStripped, VerdictOtherBuild, VerdictOurs, VerdictOthers, VerdictNoID, VerdictKernel}
 
 // Missing reports whether a debugger misses a file.
-func (v Verdict) Missing() bool { return v != VerdictHeld && v != VerdictNoID }
+func (v Verdict) Missing() bool { return v != VerdictHeld && v != VerdictNoID && v != VerdictKernel }
 
 // Text returns the verdict in words.
 func (v Verdict) Text() string {
@@ -55,6 +57,8 @@ func (v Verdict) Text() string {
 		return "missing, ours"
 	case VerdictOthers:
 		return "missing, of others"
+	case VerdictKernel:
+		return "part of the kernel"
 	}
 	return "no id in the dump"
 }
@@ -145,6 +149,8 @@ func judge(ctx context.Context, d Depot, scope answer.Scope, name string, wants 
 		m.Verdict = VerdictHeld
 	case program:
 		m.Verdict = VerdictStripped
+	case isVDSO(name):
+		m.Verdict = VerdictKernel
 	default:
 		m.Verdict, err = unheld(ctx, d, scope, name, m.Files)
 	}

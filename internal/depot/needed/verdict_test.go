@@ -47,6 +47,7 @@ func TestVerdicts(t *testing.T) {
 	older := dump.Module{Name: "hello-x64.exe", Code: code, Debug: []dump.Debug{{Name: "hello-x64.pdb", ID: debugid.ID{GUID: id.GUID, Age: 2}}}}
 	program := dump.Module{Name: "hello-x64.exe", Code: code}
 	stripped := dump.Module{Name: "prog-sha1", BuildID: elf}
+	vdso := dump.Module{Name: "linux-vdso.so.1", BuildID: "00112233445566778899aabbccddeeff00112233"}
 	for _, c := range []struct {
 		name  string
 		files []string
@@ -67,6 +68,9 @@ func TestVerdicts(t *testing.T) {
 		{"a program with debug information", []string{"elf/prog-sha1"}, stripped, VerdictHeld},
 		{"a debug file of another build", []string{"elf/prog-sha1.debug"}, dump.Module{Name: "prog-sha1", BuildID: "00112233445566778899aabbccddeeff00112233"}, VerdictOtherBuild},
 		{"the dSYM of another build", []string{"macho/app-arm64.dSYM/Contents/Resources/DWARF/app-arm64"}, dump.Module{Name: "app-arm64", UUID: guid}, VerdictOtherBuild},
+		{"the vDSO", []string{"elf/prog-sha1"}, vdso, VerdictKernel},
+		{"the vDSO of 32 bits", nil, dump.Module{Name: "linux-gate.so", BuildID: vdso.BuildID}, VerdictKernel},
+		{"a vDSO that somebody has added", []string{"elf/prog-sha1"}, dump.Module{Name: "linux-vdso.so.1", BuildID: stripped.BuildID}, VerdictHeld},
 	} {
 		d := openDepot(t, c.files...)
 		list, err := Judge(t.Context(), depot.FinderIn(d), answer.Scope{}, &dump.Dump{Modules: []dump.Module{c.m}})
@@ -74,7 +78,14 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want the verdict %s", c.name, list, err, c.want)
 		}
 		hidden, err := Judge(t.Context(), depot.FinderIn(d), answer.Scope{Products: []string{"other"}}, &dump.Dump{Modules: []dump.Module{c.m}})
-		if want := map[bool]Verdict{true: VerdictNoID, false: VerdictOthers}[c.want == VerdictNoID]; err != nil || len(hidden) != 1 || hidden[0].Verdict != want {
+		want := VerdictOthers
+		switch {
+		case c.want == VerdictNoID:
+			want = VerdictNoID
+		case isVDSO(c.m.Name):
+			want = VerdictKernel
+		}
+		if err != nil || len(hidden) != 1 || hidden[0].Verdict != want {
 			t.Errorf("%s, in the scope of another product: %+v, %v; want the verdict %s", c.name, hidden, err, want)
 		}
 	}

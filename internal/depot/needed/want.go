@@ -244,6 +244,9 @@ func (l *List) Local(ctx context.Context, path string) error {
 		l.Bad = append(l.Bad, path+": "+p)
 	}
 	for i := range d.Modules {
+		if isVDSO(d.Modules[i].Name) {
+			continue
+		}
 		l.Add(ofModule(&d.Modules[i], path)...)
 	}
 	return nil
@@ -276,6 +279,12 @@ func ofModule(m *dump.Module, from string) []Want {
 			symfile.Object{Kind: symfile.MachO, Role: symfile.Debug, Name: m.Name, DebugID: debugid.ID{GUID: m.UUID}}, from)
 	}
 	return list
+}
+
+// isVDSO reports whether a module is the one that the Linux kernel itself maps into every
+// process. No file of it exists.
+func isVDSO(name string) bool {
+	return strings.HasPrefix(name, "linux-gate.so") || strings.HasPrefix(name, "linux-vdso")
 }
 
 // Dumps returns those paths that are minidumps or core files.
