@@ -56,3 +56,19 @@ func TestPushNoAnswer(t *testing.T) {
 		}
 	})
 }
+
+// TestPushSkipped: the text about skipped files fits their number.
+func TestPushSkipped(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]PushResult{
+		"1 file that is no symbol file":        {Skipped: 1, NotSymbols: 1},
+		"3 files that are no symbol files":     {Skipped: 3, NotSymbols: 3},
+		"3 files, 1 of them no symbol file":    {Skipped: 3, NotSymbols: 1},
+		"12 files, 11 of them no symbol files": {Skipped: 12, NotSymbols: 11},
+		"2 files":                              {Skipped: 2},
+	} {
+		if got := r.Text(); !strings.Contains(got, "  skipped        "+want+"\n") {
+			t.Errorf("%d skipped files, %d of them no symbol files: %q, want %q", r.Skipped, r.NotSymbols, got, want)
+		}
+	}
+}

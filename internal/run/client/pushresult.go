@@ -57,10 +57,25 @@ func (r PushResult) Text() string {
 		fmt.Fprintln(&b, term.Printable(line))
 	}
 	if r.Skipped > 0 {
-		fmt.Fprintf(&b, "  skipped        %s, %d of them no symbol files\n", term.Count(r.Skipped, "file"), r.NotSymbols)
+		fmt.Fprintf(&b, "  skipped        %s%s\n", term.Count(r.Skipped, "file"), r.notSymbols())
 	}
 	for _, line := range r.Notable {
 		fmt.Fprintf(&b, "    %s\n", term.Printable(line))
 	}
 	return b.String()
+}
+
+// notSymbols says how many of the skipped files are no symbol files.
+func (r *PushResult) notSymbols() string {
+	switch n := r.NotSymbols; {
+	case n == 0:
+		return ""
+	case n < r.Skipped && n == 1:
+		return ", 1 of them no symbol file"
+	case n < r.Skipped:
+		return fmt.Sprintf(", %d of them no symbol files", n)
+	case n == 1:
+		return " that is no symbol file"
+	}
+	return " that are no symbol files"
 }
