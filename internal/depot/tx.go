@@ -311,7 +311,7 @@ func noID(objs []objfile.Object) error {
 		case symfile.Breakpad:
 			hint = ": its MODULE record has only zeros"
 		case symfile.WASM:
-			hint = ": link with --build-id, or add the section with a tool"
+			hint = ": link with -Wl,--build-id, or add the section build_id with Sentry's wasm-split"
 		}
 		if !symfile.ValidName(objs[0].Name) {
 			hint = ": its name cannot be a path component"

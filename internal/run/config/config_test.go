@@ -152,8 +152,9 @@ func TestConfigFull(t *testing.T) {
 
 func TestConfigFaults(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"lisen: x", "symdepot.yaml:1: lisen: no such key; the nearest is listen; known are depot, listen"},
-		{"retention: {}", "symdepot.yaml:1: retention: no such key: the retention policy is a file of its own, which symdepot policy set FILE sets; known are depot, listen"},
+		{"lisen: x", "symdepot.yaml:1: lisen: no such key; the nearest is listen"},
+		{"zzzzzzzzz: x", "symdepot.yaml:1: zzzzzzzzz: no such key; known are depot, listen"},
+		{"retention: {}", "symdepot.yaml:1: retention: no such key: the retention policy is a file of its own, which symdepot policy set FILE sets"},
 		{"listen: a\nlisten: b", "symdepot.yaml:2: listen: the key is set twice"},
 		{"listen: [1]", "1: listen: text is expected, not a list"},
 		{"listen: nonsense", "listen: an address and a port are expected"},
@@ -216,8 +217,13 @@ func TestConfigFaults(t *testing.T) {
 			t.Errorf("%q: got error %T, want errors.As(err, &fault)", c.text, err)
 		}
 	}
+	// A misspelled key has the nearest one, and no list of all keys.
+	_, err := conf(t, "lisen: x", nil)
+	if err == nil || !strings.HasSuffix(err.Error(), "lisen: no such key; the nearest is listen") {
+		t.Errorf("conf(lisen: x): error %v, want one that ends with the nearest key", err)
+	}
 	// All at once.
-	_, err := conf(t, "lisen: x\npublic: maybe\nupstreams: [microsft]", nil)
+	_, err = conf(t, "lisen: x\npublic: maybe\nupstreams: [microsft]", nil)
 	if err == nil || strings.Count(err.Error(), "symdepot.yaml:") != 3 {
 		t.Errorf(`conf("lisen: x\npublic: maybe\nupstreams: [microsft]"): error %v, want an error, strings.Count(err.Error(), "symdepot.yaml:") 3`, err)
 	}

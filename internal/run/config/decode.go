@@ -138,14 +138,14 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
 		switch {
 		case !ok:
 			known := structKeys(v.Type())
-			hint := ""
+			hint := "; known are " + strings.Join(known, ", ")
 			if near := term.Nearest(name.Value, known); near != "" {
 				hint = "; the nearest is " + near
 			}
 			if k == "retention" {
 				hint = ": the retention policy is a file of its own, which symdepot policy set FILE sets"
 			}
-			d.fail(name, k, "no such key%s; known are %s", hint, strings.Join(known, ", "))
+			d.fail(name, k, "no such key%s", hint)
 		case seen[name.Value]:
 			d.fail(name, k, "the key is set twice")
 		default:
