@@ -174,6 +174,7 @@ func (l Plan) Print(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	fmt.Fprintln(w, "LISTED: the sizes of the files. FREES: the space that comes free, on a disk in whole blocks.")
 	if len(l.Removes) > 0 {
 		fmt.Fprintln(w)
 	}
@@ -184,6 +185,9 @@ func (l Plan) Print(w io.Writer) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if len(l.Removes) > 0 {
+		fmt.Fprintln(w, "ALONE: the space that would come free if only this transaction were removed.")
 	}
 	fmt.Fprintln(w)
 	var kept []string

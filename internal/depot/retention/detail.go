@@ -71,9 +71,14 @@ func (v *Verdict) use() string {
 	return "never read"
 }
 
-// ago prints an age in whole days, or in hours below two days.
+// ago prints an age in whole days, in hours below two days, or in minutes below an hour.
 func ago(d time.Duration) string {
-	if d < 48*time.Hour {
+	switch {
+	case d < time.Minute:
+		return "less than a minute"
+	case d < time.Hour:
+		return units(int(d/time.Minute), "minute")
+	case d < 48*time.Hour:
 		return units(int(d/time.Hour), "hour")
 	}
 	return units(int(d/(24*time.Hour)), "day")
