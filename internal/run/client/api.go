@@ -27,14 +27,8 @@ type API struct {
 	ask func(context.Context, exchange) error
 }
 
-// NewAPI returns a client of a server that has the credentials of NewPusher.
-func NewAPI(server, tokenFile string, getenv func(string) string, clientFor func(server string) *http.Client) (*API, error) {
-	p, err := NewPusher(server, tokenFile, getenv, clientFor)
-	if err != nil {
-		return nil, err
-	}
-	return &API{remote{p, 5 * time.Second}.ask}, nil
-}
+// NewAPI returns a client of the server of a Pusher, with its credentials.
+func NewAPI(p *Pusher) *API { return &API{remote{p, 5 * time.Second}.ask} }
 
 // Within returns a client of the API that a transport of this process answers. An error of
 // the transport is what the depot has failed with, and is returned as it is.

@@ -100,7 +100,7 @@ func (j *jobToken) get() (string, error) {
 
 func (j *jobToken) exchange(ctx context.Context, id string, done *wire.Exchanged) error {
 	token := func() (string, error) { return id, nil }
-	h := http.Header{"User-Agent": {"symdepot-push"}, "Accept": {"application/json"}}
+	h := http.Header{"User-Agent": {"symdepot"}, "Accept": {"application/json"}}
 	resp, err := endpoint.Endpoint{HTTP: j.http, URL: j.server, Token: token}.Send(ctx, http.MethodPost, wire.TokenPath, h, nil, 0)
 	if err != nil {
 		return err

@@ -66,6 +66,8 @@ type Pusher struct {
 	Plain bool
 	// Event, if set, is called for each file, by one goroutine at a time.
 	Event func(PushEvent)
+	// Command is the command of the program that pushes, for the log of the server.
+	Command string
 	// Hint, if not empty, is added to the error if the server wants credentials.
 	Hint string
 	// Progress, if set, is called with the bytes that were read and sent.
@@ -170,7 +172,7 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 		ctx, stop = awaitAnswer(ctx, x.answer)
 		defer stop()
 	}
-	h := http.Header{"User-Agent": {"symdepot-push"}, "Accept": {"application/json"}}
+	h := http.Header{"User-Agent": {strings.TrimSpace("symdepot " + p.Command)}, "Accept": {"application/json"}}
 	for k, v := range x.header {
 		h[k] = v
 	}
@@ -327,6 +329,9 @@ func CheckURL(server string) error {
 // is exchanged for one; without an id token, it pushes anonymously. clientFor returns
 // an HTTP client for one server.
 func NewPusher(server, tokenFile string, getenv func(string) string, clientFor func(server string) *http.Client) (*Pusher, error) {
+	if server == "" {
+		return nil, term.UsageError("the server is missing: give --server URL, or set SYMDEPOT_SERVER")
+	}
 	if err := CheckURL(server); err != nil {
 		return nil, term.UsageError("--server: " + err.Error())
 	}
@@ -346,13 +351,18 @@ func NewPusher(server, tokenFile string, getenv func(string) string, clientFor f
 		t.ResponseHeaderTimeout = 0 // each request has a limit of its own; a commit may take long
 	}
 	p := &Pusher{URL: server, HTTP: requests, Token: func() (string, error) { return token, nil }}
-	if token != "" {
+	if token == "" {
+		p.Hint = "no token was sent: name a file that has one with --token-file, or set " + TokenVariable
+	} else {
 		p.Hint = "the server does not know the token, or it was revoked or has expired; " +
 			"an administrator sees those of the server with symdepot token list"
 	}
 	if token == "" || isIDToken(token) {
 		if j := newJobToken(server, token, getenv, clientFor); j != nil {
 			p.Token = j.get
+			if token == "" {
+				p.Hint = "" // the job has a token then
+			}
 		} else if getenv("GITHUB_ACTIONS") == "true" {
 			p.Hint = forkHint
 		}

@@ -34,7 +34,7 @@ func (a *session) apiWith(
 	f serverFlags, opt depot.Options, prepare func(*depot.Depot, *web.Config) error, fn func(*client.API) error,
 ) error {
 	if f.Server != "" {
-		c, err := f.client()
+		c, err := f.client(a.console)
 		if err != nil {
 			return err
 		}
@@ -56,8 +56,21 @@ func (a *session) apiWith(
 }
 
 // client returns a client of the API of the server.
-func (f serverFlags) client() (*client.API, error) {
-	return client.NewAPI(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+func (f serverFlags) client(a *console) (*client.API, error) {
+	p, err := a.pusher(f.Server, f.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	return client.NewAPI(p), nil
+}
+
+// pusher returns a client of a server for the running command.
+func (a *console) pusher(server, tokenFile string) (*client.Pusher, error) {
+	p, err := client.NewPusher(server, tokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+	if err == nil {
+		p.Command = a.command
+	}
+	return p, err
 }
 
 // apiOf returns a client of the API of an open depot, for the administrator of this machine.
@@ -70,7 +83,7 @@ func apiOf(d *depot.Depot, conf web.Config) *client.API {
 // emptyDepot opens an empty depot, for the time of a command, with the server as its
 // only upstream. The function closes it.
 func (f serverFlags) emptyDepot(a *session, opt depot.Options) (*depot.Depot, func(), error) {
-	p, err := client.NewPusher(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+	p, err := a.pusher(f.Server, f.TokenFile)
 	if err != nil {
 		return nil, nil, err
 	}

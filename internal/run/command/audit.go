@@ -104,7 +104,7 @@ func (c auditCmd) logs(a *session, f auth.AuditFilter) (logs []iter.Seq2[auth.Ev
 		if len(files) > 0 || c.File != "" || c.Config != "" || c.Stored {
 			return nil, done, term.UsageError("--server excludes files, --file, --config and --stored")
 		}
-		s, err := c.client()
+		s, err := c.client(a.console)
 		return []iter.Seq2[auth.Event, error]{s.AuditEvents(a.ctx, f)}, done, err
 	}
 	switch {

@@ -33,6 +33,7 @@ type console struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	opt            Options
+	command        string // the words of the running command, such as "token new"
 }
 
 // now is the time of the day.

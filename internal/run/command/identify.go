@@ -3,14 +3,12 @@ package command
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/depot/needed"
 	"github.com/symdepot/symdepot/internal/files/scan"
-	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/objfile"
 )
@@ -73,7 +71,7 @@ func (c identifyCmd) examiner(p *identified, files *display.Files) error {
 			return display.IdentifySources(ctx, f, opt, p.incomplete, p.source)
 		}
 	case c.Server != "":
-		server, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+		server, err := p.pusher(c.Server, c.TokenFile)
 		if err != nil {
 			return err
 		}

@@ -8,14 +8,13 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/base/wire"
-	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
 type pushCmd struct {
 	txFlags
-	Server    string `help:"Base URL of the server." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
+	Server    string `help:"Base URL of the server; required." env:"SYMDEPOT_SERVER" placeholder:"URL"`
 	TokenFile string `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
 	classFlags
 	Key         string  `help:"text:push_key"`
@@ -73,7 +72,7 @@ func (c pushCmd) Run(a *session) error {
 
 func (c pushCmd) push(a *console, ci client.CI) (r client.PushResult, err error) {
 	setup.CollectAt(100, 16<<20)
-	p, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+	p, err := a.pusher(c.Server, c.TokenFile)
 	if err != nil {
 		return r, err
 	}

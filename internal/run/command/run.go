@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -58,6 +59,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	var file *fs.PathError
 	switch {
 	case err == nil:
+		a.command = strings.TrimPrefix(commandOf(kctx, nil), "symdepot ")
 		again := rerun(func(args []string) int { return Run(ctx, args, stdin, a.stdout, stderr, opt) })
 		err = kctx.Run(s, a, parser, again)
 	case errors.As(err, &file) && file.Op == "write": // the help could not be printed

@@ -30,7 +30,7 @@ type tokenNewCmd struct {
 	Name    string        `help:"Purpose of the token." required:"" placeholder:"NAME"`
 	Scope   []string      `help:"Rights of the token: read (default), write or admin; repeatable." placeholder:"SCOPE" sep:"none"`
 	Product []string      `help:"Only this product; repeatable. Default: all." placeholder:"NAME" sep:"none"`
-	Version string        `help:"Version of all files that are uploaded with the token." placeholder:"VERSION"`
+	Version string        `help:"Version of all files uploaded with the token, also by sentry-cli, which sends none." placeholder:"VERSION"`
 	Branch  string        `help:"Branch of these files."`
 	Class   string        `help:"Class of these files, by which retention rules choose, such as nightly."`
 	Default string        `help:"Product of uploads that name none. Default: the only product of the token." placeholder:"PRODUCT"`
@@ -141,7 +141,7 @@ func madeBy(list []app.Token, principal string) []app.Token {
 // tokens returns the tokens of the server or the depot, the oldest first.
 func (c tokenListCmd) tokens(a *session) (list []app.Token, err error) {
 	if c.Server != "" {
-		s, err := c.client()
+		s, err := c.client(a.console)
 		if err != nil {
 			return nil, err
 		}
@@ -215,7 +215,7 @@ func (c tokenRevokeCmd) Run(a *session) error {
 // revoker returns what revokes a token of the server or the depot.
 func (c tokenRevokeCmd) revoker(a *session) (revoke func(id string) error, done func(), err error) {
 	if c.Server != "" {
-		s, err := c.client()
+		s, err := c.client(a.console)
 		return func(id string) error { return s.RevokeToken(a.ctx, id) }, func() {}, err
 	}
 	d, err := a.open(depot.Options{MustExist: true})
@@ -224,7 +224,7 @@ func (c tokenRevokeCmd) revoker(a *session) (revoke func(id string) error, done 
 
 // atServer makes a token of a server.
 func (c tokenNewCmd) atServer(a *session, spec auth.TokenSpec) error {
-	s, err := c.client()
+	s, err := c.client(a.console)
 	if err != nil {
 		return err
 	}

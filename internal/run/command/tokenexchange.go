@@ -2,20 +2,18 @@ package command
 
 import (
 	"fmt"
-	"os"
 
-	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 )
 
 type tokenExchangeCmd struct {
-	Server string `help:"Base URL of the server." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
+	Server string `help:"Base URL of the server; required." env:"SYMDEPOT_SERVER" placeholder:"URL"`
 }
 
 // Run exchanges the id token of the running CI job.
 func (c tokenExchangeCmd) Run(a *console) error {
-	p, err := client.NewPusher(c.Server, "", os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+	p, err := a.pusher(c.Server, "")
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (c whyCmd) Run(a *session) error {
 // tracer returns what explains requests. The function releases it.
 func (c whyCmd) tracer(a *session, ws *watchedFolders) (t *client.API, done func(), err error) {
 	if c.Server != "" {
-		t, err = c.client()
+		t, err = c.client(a.console)
 		return t, func() {}, err
 	}
 	conf, err := c.load(a)

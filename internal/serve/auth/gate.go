@@ -357,7 +357,10 @@ func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
 }
 
 func notAdmitted(id *Identity) *Challenge {
-	c := &Challenge{Status: http.StatusForbidden, Text: "not authorized to use this server", Reason: id.Name + " is not authorized"}
+	c := &Challenge{
+		Status: http.StatusForbidden, Text: "not authorized to use this server: it knows " + id.Name + ", who has no rights there (auth.grants)",
+		Reason: id.Name + " is not authorized",
+	}
 	if id.Reply != "" {
 		c.Header = []string{id.Reply}
 	}

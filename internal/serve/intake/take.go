@@ -56,7 +56,11 @@ func (x *exchange) labels(fields stage.Labels) (stage.Labels, error) {
 		if x.who.Anonymous {
 			return l, x.notWriter()
 		}
-		return l, &failure{http.StatusForbidden, fmt.Sprintf("%s may not write the product %q", x.who.Name, l.Product)}
+		text := fmt.Sprintf("%s may not write the product %q", x.who.Name, l.Product)
+		if l.Product == "" {
+			text = x.who.Name + " may not write files without a product: add ?product=PRODUCT to the URL, or take a token of one product"
+		}
+		return l, &failure{http.StatusForbidden, text}
 	}
 	return l, nil
 }

@@ -69,7 +69,8 @@ func AccessText(url string) string {
 // TokenText describes how tools send a token.
 func TokenText(url string) string {
 	return "A token is also the password of any user name, or a bearer token. " +
-		"Tools that know only addresses take it as a part of the address: " + withToken(url)
+		"Tools that know only addresses take it as a part of the address: " + withToken(url) + "\n" +
+		"symdepot itself reads it from the file that --token-file names, or from the variable SYMDEPOT_TOKEN."
 }
 
 // connectView is what the page about tools shows.

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/stage"
@@ -20,7 +22,9 @@ func (r *Request) Pusher() (stage.Caller, error) {
 		}
 		return stage.Caller{}, &Problem{Word: "credentials", Detail: "a push needs a token with the scope write"}
 	case !r.WritesAny:
-		return stage.Caller{}, &Problem{Word: "forbidden", Detail: "a push needs the right to write to its product"}
+		return stage.Caller{}, &Problem{
+			Word: "forbidden", Detail: "a push needs a token with the scope write, and these credentials have no right to write",
+		}
 	}
 	return stage.Caller{
 		ID: r.Identity.Maker(), Name: r.Name, Read: r.Read, Write: r.Principal.Write, Again: r.StillWrites, Class: r.Identity.Uploads.Class,
@@ -60,9 +64,33 @@ func FileUnder(spec *stage.Spec, r *Request, c stage.Caller) error {
 		return err
 	}
 	if !c.Write(spec.Product) {
-		return &Problem{Word: "forbidden", Detail: "they have no right to write to the product " + strconv.Quote(spec.Product)}
+		return noRightTo("write to", spec.Product, r.Rights.WriteProducts)
 	}
 	return nil
+}
+
+// noRightTo is the problem of credentials that may not do something to a product; they may
+// write to others.
+func noRightTo(do, product string, others []string) *Problem {
+	text := "they have no right to " + do + " the product " + strconv.Quote(Clip(product))
+	if product == "" {
+		text = "they have no right to " + do + " files without a product"
+	}
+	const most = 10
+	list := strings.Join(others, ", ")
+	if n := len(others); n > most {
+		list = fmt.Sprintf("%s and %d more", strings.Join(others[:most], ", "), n-most)
+	} else if n > 1 {
+		list = strings.Join(others[:n-1], ", ") + " or " + others[n-1]
+	}
+	switch {
+	case list == "":
+	case product == "":
+		text += "; give --product: " + list
+	default:
+		text += "; they may write to " + list
+	}
+	return &Problem{Word: "forbidden", Detail: text}
 }
 
 // applyToken adds the labels of uploads in a token. Its version, branch and class are

@@ -186,11 +186,11 @@ func (r *Request) MayOpen(n Need) error {
 	case SeesAll:
 		ok, text = r.Rights.All, "this needs the right to read all products"
 	case MayChange:
-		ok, text = r.Rights.Write && !r.Identity.Exchanged, "this page is for those who may change a product"
+		ok, text = r.Rights.Write && !r.Identity.Exchanged, "this page is for those who may change a product: for tokens with the scope write"
 	case MayPush:
-		ok, text = r.WritesAny, "this page is for those who may add files to a product"
+		ok, text = r.WritesAny, "this page is for those who may add files to a product: for tokens with the scope write"
 	case IsAdmin:
-		ok, text = r.Rights.Admin, "this page is for administrators"
+		ok, text = r.Rights.Admin, "this page is for administrators: for tokens with the scope admin"
 	}
 	switch {
 	case ok:

@@ -58,7 +58,7 @@ func (a *Transactions) Writable(r *Request, number string) (t depot.Transaction,
 		return t, err
 	}
 	if !r.Rights.MayWrite(t.Product) {
-		return t, &Problem{Word: "forbidden", Detail: "they have no right to change the product " + strconv.Quote(Clip(t.Product))}
+		return t, noRightTo("change", t.Product, r.Rights.WriteProducts)
 	}
 	if c := r.Identity.Uploads.Class; c != "" && c != t.Class {
 		return t, &Problem{Word: "forbidden", Detail: "the token is for the class " + strconv.Quote(c) + " only"}
