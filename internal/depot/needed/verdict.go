@@ -91,7 +91,7 @@ type Module struct {
 	Verdict Verdict `json:"verdict"`
 	// Unloaded modules were not in memory any more.
 	Unloaded bool `json:"unloaded,omitempty"`
-	// Files are those that a debugger asks for.
+	// Files are those that a debugger asks for; none of VerdictKernel.
 	Files []FileState `json:"files"`
 }
 
@@ -150,7 +150,7 @@ func judge(ctx context.Context, d Depot, scope answer.Scope, name string, wants 
 	case program:
 		m.Verdict = VerdictStripped
 	case isVDSO(name):
-		m.Verdict = VerdictKernel
+		m.Verdict, m.Files = VerdictKernel, m.Files[:0]
 	default:
 		m.Verdict, err = unheld(ctx, d, scope, name, m.Files)
 	}

@@ -74,7 +74,7 @@ func TestVerdicts(t *testing.T) {
 	} {
 		d := openDepot(t, c.files...)
 		list, err := Judge(t.Context(), depot.FinderIn(d), answer.Scope{}, &dump.Dump{Modules: []dump.Module{c.m}})
-		if err != nil || len(list) != 1 || list[0].Verdict != c.want {
+		if err != nil || len(list) != 1 || list[0].Verdict != c.want || c.want == VerdictKernel && (len(list[0].Files) > 0 || list[0].ID == "") {
 			t.Errorf("%s: %+v, %v; want the verdict %s", c.name, list, err, c.want)
 		}
 		hidden, err := Judge(t.Context(), depot.FinderIn(d), answer.Scope{Products: []string{"other"}}, &dump.Dump{Modules: []dump.Module{c.m}})
