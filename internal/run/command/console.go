@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/user"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -64,9 +65,43 @@ func (o Options) version() string {
 // release is the version of a release, or "devel".
 func (o Options) release() string { return cmp.Or(o.Version, "devel") }
 
-// versionText is the program with its version and platform.
+// versionText is the program with its version, its commit and its platform.
 func (o Options) versionText() string {
-	return fmt.Sprintf("symdepot %s %s %s/%s", o.version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	commit := ""
+	if bi, ok := debug.ReadBuildInfo(); ok && o.release() == "devel" {
+		commit = " (" + commitText(bi) + ")"
+	}
+	return fmt.Sprintf("symdepot %s%s %s %s/%s", o.version(), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// pseudoVersion is the version of a module at a commit without a tag: the time and the commit
+// stand at its end.
+var pseudoVersion = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(?:\+|$)`)
+
+// commitText says which commit a program was built from. go build notes it, go install leaves it
+// in the version of the module, go run notes it only if asked.
+func commitText(bi *debug.BuildInfo) string {
+	commit, modified := "", false
+	for _, s := range bi.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			commit = s.Value
+		case "vcs.modified":
+			modified = s.Value == "true"
+		}
+	}
+	if m := pseudoVersion.FindStringSubmatch(bi.Main.Version); m != nil && commit == "" {
+		commit = m[1]
+	}
+	switch {
+	case commit == "" && bi.Main.Version != "" && bi.Main.Version != "(devel)":
+		return "the commit of that tag"
+	case commit == "":
+		return "commit not recorded: go run -buildvcs=true or go build records it"
+	case modified:
+		return "commit " + commit[:min(12, len(commit))] + ", with changes"
+	}
+	return "commit " + commit[:min(12, len(commit))]
 }
 
 // nothing reports on standard error that a list is empty. The answer is no.
