@@ -15,9 +15,9 @@ import (
 
 // txFlags describe a transaction.
 type txFlags struct {
-	Product string `help:"Product of the transaction; rights and retention go by it." short:"p"`
-	Version string `help:"Version of the product." short:"v"`
-	Comment string `help:"Any text." short:"c"`
+	Product string `help:"Product of the transaction; rights and retention go by it." short:"p" placeholder:"NAME"`
+	Version string `help:"Version of the product." short:"v" placeholder:"VERSION"`
+	Comment string `help:"Any text." short:"c" placeholder:"TEXT" more:""`
 }
 
 type addCmd struct {

@@ -20,16 +20,16 @@ type auditCmd struct {
 	serverFlags
 	Config  string   `help:"Configuration file whose auth.audit.file is read. Default: as for serve." placeholder:"FILE" xor:"from"`
 	File    string   `help:"The audit log; older files beside it are read too." placeholder:"FILE" xor:"from"`
-	Stored  bool     `help:"The closed files of all servers, from the bucket of --depot and --blobs; with the files that are named, too."`
-	Node    string   `help:"Only the server with this name, of several." placeholder:"NAME"`
+	Stored  bool     `help:"The closed files of all servers, from the bucket of --depot and --blobs; with the files that are named, too." more:""`
+	Node    string   `help:"Only the server with this name, of several." placeholder:"NAME" more:""`
 	Since   string   `help:"Only from this time on: 24h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z." placeholder:"TIME"`
 	Until   string   `help:"Only before this time, likewise." placeholder:"TIME"`
 	Who     string   `help:"Only this principal or token id; * matches any text." placeholder:"NAME"`
 	Product string   `help:"Only files of this product." placeholder:"NAME"`
 	Name    string   `help:"Only files of this name; * matches any text." placeholder:"NAME"`
 	ID      string   `help:"Only the file with this id." placeholder:"ID"`
-	Action  string   `help:"Only this: read or purge." enum:",read,purge" default:"" placeholder:"read|purge"`
-	Remote  string   `help:"Only from addresses that start with this text." placeholder:"ADDRESS"`
+	Action  string   `help:"Only this: read or purge." enum:",read,purge" default:"" placeholder:"read|purge" more:""`
+	Remote  string   `help:"Only from addresses that start with this text." placeholder:"ADDRESS" more:""`
 	JSON    bool     `help:"Print one JSON object per record."`
 	Files   []string `arg:"" optional:"" name:"file" help:"text:audit_files"`
 }

@@ -1,66 +1,113 @@
 package command
 
-// cli is the command line.
+// cli is the command line. Its commands stand in groups, in the order in which the help lists them.
 type cli struct {
-	Depot string `help:"text:cli_depot" env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
-	Blobs string `help:"text:cli_blobs" env:"SYMDEPOT_DEPOT_BLOBS" placeholder:"URL"`
+	Depot   string  `help:"text:cli_depot" env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
+	Blobs   string  `help:"text:cli_blobs" env:"SYMDEPOT_DEPOT_BLOBS" placeholder:"URL"`
+	HelpAll helpAll `help:"Show every flag, and every command below this one."`
 
-	Identify identifyCmd `cmd:"" nodepot:"" help:"Print what files are and under which paths debuggers request them."`
-	Add      addCmd      `cmd:"" help:"Add files, folders and archives to the depot as one transaction."`
-	Import   importCmd   `cmd:"" help:"Import a tree of symbol files: a symbol store with its transactions, or any other layout."`
-	Export   exportCmd   `cmd:"" help:"Write the depot's files as a tree of any layout, for a plain web server or a bucket."`
-	Push     pushCmd     `cmd:"" nodepot:"" help:"Push files, folders and archives to a server as one transaction."`
-	Serve    serveCmd    `cmd:"" help:"Serve symbol files to debuggers over HTTP."`
-	Watch    watchCmd    `cmd:"" help:"Index a folder of builds and packages where it lies, without a server."`
-	Proxy    proxyCmd    `cmd:"" help:"Serve symbol files of other servers on this machine, without a configuration."`
-	Find     findCmd     `cmd:"" help:"Find objects by name, by id, or by a local file."`
-	List     listCmd     `cmd:"" help:"List transactions."`
+	startCommands   `group:"Start:"`
+	lookCommands    `group:"Look:"`
+	publishCommands `group:"Build and publish:"`
+	keepCommands    `group:"Keep and remove:"`
+	operateCommands `group:"Operate:"`
+	formatCommands  `group:"Formats:"`
+	ownCommands     `group:"This program:"`
+}
+
+// startCommands are those of the first day.
+type startCommands struct {
+	Serve  serveCmd  `cmd:"" help:"Serve symbol files to debuggers over HTTP."`
+	Add    addCmd    `cmd:"" help:"Add files, folders and archives to the depot."`
+	Proxy  proxyCmd  `cmd:"" help:"Serve and cache the files of other symbol servers."`
+	Watch  watchCmd  `cmd:"" help:"Index a folder of builds where it lies, without a server."`
+	Token  tokenCmd  `cmd:"" help:"Make, list and revoke access tokens."`
+	Config configCmd `cmd:"" help:"Check a configuration file, or print one with every key."`
+	Doctor doctorCmd `cmd:"" help:"Say what is wrong with the installation, and what to do."`
+}
+
+// lookCommands answer questions and change nothing, except get, which may download.
+type lookCommands struct {
+	Identify identifyCmd `cmd:"" nodepot:"" help:"Print what files are and where debuggers look for them."`
+	Find     findCmd     `cmd:"" help:"Find files by name, by id, or by a local file."`
+	List     listCmd     `cmd:"" help:"List transactions (builds), the newest first."`
+	Ls       lsCmd       `cmd:"" hidden:"" help:"The same as symdepot list."`
 	Show     showCmd     `cmd:"" help:"Show one transaction with its files."`
-	Rm       rmCmd       `cmd:"" help:"Remove transactions."`
-	Undo     undoCmd     `cmd:"" help:"Restore removed transactions from the trash."`
-	Policy   policyCmd   `cmd:"" help:"Say which transactions are kept, and remove the others."`
-	Promote  promoteCmd  `cmd:"" help:"Move a transaction to another class of the retention policy."`
-	Hold     holdCmd     `cmd:"" help:"Protect a transaction from removal."`
-	Unhold   unholdCmd   `cmd:"" help:"Release the holds on a transaction."`
-	Comment  commentCmd  `cmd:"" help:"Replace the comment of a transaction."`
-	Usage    usageCmd    `cmd:"" help:"Print what takes the space of the depot, and what gc or the policy would free."`
-	Gc       gcCmd       `cmd:"" help:"Free the space of contents that no transaction refers to."`
-	Verify   verifyCmd   `cmd:"" help:"Check every stored byte and every row of the index."`
-	Keep     depotCmd    `cmd:"" name:"depot" help:"Back up, restore and move a depot."`
-	Get      getCmd      `cmd:"" help:"Get symbol files, from the depot or from upstreams, and write them to disk."`
-	DumpSyms dumpSymsCmd `cmd:"" nodepot:"" help:"Write the Breakpad symbol file of a PDB, an ELF file or a Mach-O image."`
+	Get      getCmd      `cmd:"" help:"Get symbol files from the depot or from upstreams."`
+	Why      whyCmd      `cmd:"" help:"Say why a debugger does or does not find a file."`
+	Missing  missingCmd  `cmd:"" help:"List the files that clients asked for and did not get."`
 	Lookup   lookupCmd   `cmd:"" name:"symbolicate" help:"Print the function, the file and the line of addresses."`
-	Srcsrv   srcsrvCmd   `cmd:"" nodepot:"" help:"Print where debuggers get the source files of a PDB, or write it into the PDB."`
+	Path     pathCmd     `cmd:"" nodepot:"" help:"Explain and test symbol paths of debuggers."`
+	Usage    usageCmd    `cmd:"" help:"Print what takes the space of the depot."`
+}
+
+// publishCommands bring builds into depots, and out of them.
+type publishCommands struct {
+	Push     pushCmd     `cmd:"" nodepot:"" help:"Push files, folders and archives to a server."`
+	Import   importCmd   `cmd:"" help:"Import a symbol store or another tree of symbol files."`
+	Export   exportCmd   `cmd:"" help:"Write the depot as a tree of files, in any layout."`
 	Prefetch prefetchCmd `cmd:"" help:"Download what a manifest, a folder or a dump needs."`
 	Bundle   bundleCmd   `cmd:"" help:"Write symbol files into one signed archive."`
 	Keygen   keygenCmd   `cmd:"" nodepot:"" help:"Make keys to sign bundles with."`
-	Config   configCmd   `cmd:"" help:"Check a configuration file, or print one with every key."`
-	Path     pathCmd     `cmd:"" nodepot:"" help:"Explain symbol paths of debuggers."`
-	Missing  missingCmd  `cmd:"" help:"List requests that neither the depot nor an upstream could answer."`
-	Why      whyCmd      `cmd:"" help:"Explain why a debugger does or does not find a file."`
-	Cache    cacheCmd    `cmd:"" help:"Examine and evict files that were downloaded from upstreams."`
-	Cab      cabCmd      `cmd:"" nodepot:"" help:"Write, list and extract cabinets."`
-	Token    tokenCmd    `cmd:"" help:"Make, list and revoke access tokens."`
-	Audit    auditCmd    `cmd:"" nodepot:"" help:"List downloads that needed credentials."`
-	Work     workCmd     `cmd:"" nodepot:"" help:"Do the jobs of a server on this machine: make SymCache files and Breakpad symbol files."`
-	Jobs     jobsCmd     `cmd:"" help:"List, cancel and retry background jobs."`
-	daemonCommands
-	Symstore   symstoreCmd   `cmd:"" nodepot:"" passthrough:"" help:"text:cli_symstore"`
-	Help       helpCmd       `cmd:"" nodepot:"" help:"Print the help of a command."`
-	Completion completionCmd `cmd:"" nodepot:"" help:"Print a completion script for bash, zsh, fish or PowerShell."`
-	Man        manCmd        `cmd:"" nodepot:"" hidden:"" help:"Write man pages."`
-	Version    versionCmd    `cmd:"" nodepot:"" help:"Print the version."`
+	Comment  commentCmd  `cmd:"" help:"Replace the comment of a transaction."`
+	Srcsrv   srcsrvCmd   `cmd:"" nodepot:"" help:"Print or write where debuggers get the sources of a PDB."`
 }
 
-// description is what symdepot --help begins with.
-const description = "" +
-	"symdepot stores the debug symbols of every build of every platform and serves each debugger in the protocol that it speaks.\n" +
+// keepCommands say what stays, and how much space it takes.
+type keepCommands struct {
+	Policy  policyCmd  `cmd:"" help:"Say which transactions are kept; remove the others."`
+	Promote promoteCmd `cmd:"" help:"Move a transaction to another class of the policy."`
+	Hold    holdCmd    `cmd:"" help:"Protect a transaction from removal."`
+	Unhold  unholdCmd  `cmd:"" help:"Release the holds on a transaction."`
+	Rm      rmCmd      `cmd:"" help:"Remove transactions."`
+	Undo    undoCmd    `cmd:"" help:"Restore removed transactions from the trash."`
+	Gc      gcCmd      `cmd:"" help:"Free the space of contents that no transaction needs."`
+	Cache   cacheCmd   `cmd:"" help:"List and evict files that were downloaded."`
+	Cool    coolCmd    `cmd:"" help:"Keep files that nobody uses as small differences."`
+	Warm    warmCmd    `cmd:"" help:"Make cold files plain again."`
+}
+
+// operateCommands are for those who run a server.
+type operateCommands struct {
+	Verify  verifyCmd        `cmd:"" help:"Check every stored byte and every row of the index."`
+	Keep    depotCmd         `cmd:"" name:"depot" help:"Back up, restore and move a depot."`
+	Jobs    jobsCmd          `cmd:"" help:"List, cancel and retry background jobs."`
+	Work    workCmd          `cmd:"" nodepot:"" help:"Do the jobs of a server on this machine."`
+	Audit   auditCmd         `cmd:"" nodepot:"" help:"List downloads that needed credentials."`
+	Health  healthCmd        `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
+	Support supportBundleCmd `cmd:"" name:"support-bundle" help:"Write a zip file for a report of a problem; no secrets."`
+	serviceCommands
+}
+
+// formatCommands read and write files of other programs.
+type formatCommands struct {
+	Cab         cabCmd      `cmd:"" nodepot:"" help:"Write, list and extract cabinets."`
+	DumpSyms    dumpSymsCmd `cmd:"" nodepot:"" help:"Write a Breakpad symbol file (.sym) of a module."`
+	Cold        coldCmd     `cmd:"" help:"Examine cold files."`
+	DsymForUUID dsymCmd     `cmd:"" name:"dsymforuuid" help:"Get dSYM bundles by UUID, as LLDB on macOS wants them."`
+	Symstore    symstoreCmd `cmd:"" nodepot:"" passthrough:"" help:"Work as symstore.exe: add, del, query, check and others."`
+}
+
+// ownCommands are about the program itself.
+type ownCommands struct {
+	Help       helpCmd       `cmd:"" nodepot:"" help:"Print the help of a command; of all: symdepot help all."`
+	Completion completionCmd `cmd:"" nodepot:"" help:"Print a completion script for a shell."`
+	Man        manCmd        `cmd:"" nodepot:"" hidden:"" help:"Write man pages."`
+	Version    versionCmd    `cmd:"" nodepot:"" help:"Print the version and the commit."`
+}
+
+// firstSteps is what the help of the program begins with, and what symdepot alone prints.
+const firstSteps = "" +
+	"symdepot keeps the debug symbols of all platforms and serves every debugger.\n" +
 	"\n" +
 	"First steps:\n" +
 	"\n" +
-	"  symdepot serve --add build/     add a build and serve it\n" +
-	"  symdepot identify build/        only look\n" +
-	"  symdepot --version\n" +
-	"\n" +
-	"Exit codes: 0 done, 1 the answer is no, 2 wrong command line, 3 failed, 4 depot missing, " +
+	"  symdepot identify build/             look at a build; nothing is changed\n" +
+	"  symdepot serve --add build/          add it, serve it, and print the lines for debuggers\n" +
+	"  symdepot why build/app               say why a debugger does or does not find its symbols\n" +
+	"  symdepot push --server URL build/    publish a build to a server, as in CI\n"
+
+// description is what symdepot --help begins with.
+const description = firstSteps + "\n" +
+	"Exit codes: 0 done, 1 the answer is no, 2 wrong command line or none, 3 failed, 4 depot missing, " +
 	"damaged or newer, 5 credentials refused, 7 server not reachable, 130 interrupted."

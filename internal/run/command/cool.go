@@ -16,12 +16,6 @@ import (
 // cold, if nothing else is configured.
 const coolAfter = 14 * 24 * time.Hour
 
-// coldCommands are the commands for contents that are kept cold.
-type coldCommands struct {
-	Cool coolCmd `cmd:"" help:"Keep files that nobody uses as differences from similar ones."`
-	Warm warmCmd `cmd:"" help:"Make cold files plain again."`
-}
-
 type coolCmd struct {
 	DryRun  bool           `help:"Only print what would become cold, with estimated sizes." short:"n" xor:"what"`
 	After   *term.Duration `help:"text:cool_after" placeholder:"TIME"`

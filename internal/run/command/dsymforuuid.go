@@ -9,11 +9,6 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/dsym"
 )
 
-// appleCommands are the commands for Apple's debuggers.
-type appleCommands struct {
-	DsymForUUID dsymCmd `cmd:"" name:"dsymforuuid" help:"text:apple_commands_dsym_for_uuid"`
-}
-
 type dsymCmd struct {
 	upstreamFlags
 	serverFlags

@@ -22,7 +22,7 @@ import (
 const (
 	ExitOK          = 0
 	ExitNo          = 1   // the answer is no: nothing found, nothing to add, faults found
-	ExitUsage       = 2   // the command line is wrong
+	ExitUsage       = 2   // the command line is wrong, or empty
 	ExitFailed      = 3   // reading, writing or listening failed
 	ExitDepot       = 4   // the depot is missing, damaged or of a newer format
 	ExitCredentials = 5   // a server refuses the credentials
@@ -60,7 +60,7 @@ func describe(err error, dir string) string {
 	var unfinished *lifecycle.UnfinishedError
 	switch {
 	case errors.As(err, &parse):
-		return term.FlagText(err.Error())
+		return commandLineText(parse)
 	case errors.As(err, &unfinished):
 		return err.Error()
 	case errors.Is(err, context.Canceled):

@@ -11,15 +11,6 @@ import (
 	"github.com/symdepot/symdepot/internal/run/doctor"
 )
 
-// serverCommands are the commands for those who run a server, on every system.
-type serverCommands struct {
-	coldCommands
-	Health        healthCmd        `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
-	Doctor        doctorCmd        `cmd:"" help:"text:server_commands_doctor"`
-	SupportBundle supportBundleCmd `cmd:"" help:"Write what a report of a problem needs into one zip file, without secrets."`
-	Cold          coldCmd          `cmd:"" help:"Examine cold files."`
-}
-
 type healthCmd struct {
 	Config string `help:"Configuration file of the server." placeholder:"FILE" type:"path"`
 	Server string `arg:"" optional:"" help:"URL of the server. Default: the address of the key listen, on this machine."`

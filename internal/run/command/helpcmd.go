@@ -19,13 +19,44 @@ import (
 type rerun func(args []string) int
 
 type helpCmd struct {
-	Command []string `arg:"" optional:"" help:"The command, such as: cab list."`
+	Command []string `arg:"" optional:"" passthrough:"" help:"The command, such as: cab list; or all."`
 }
 
-// Run prints the help of a command.
+// Run prints the help of a command, or of all. Flags may follow the command: --help-all.
 func (c helpCmd) Run(again rerun) error {
-	return term.Exit(again(append(c.Command, "--help")))
+	switch {
+	case slices.Equal(c.Command, []string{"all"}):
+		c.Command = []string{"--" + helpAllFlag}
+	case !slices.Contains(c.Command, "--"+helpAllFlag):
+		c.Command = append(c.Command, "--help")
+	}
+	return term.Exit(again(c.Command))
 }
+
+// helpAllFlag is the name of the flag that prints the whole help of a command.
+const helpAllFlag = "help-all"
+
+// helpAll is that flag.
+type helpAll bool
+
+// BeforeReset prints the help, before anything else of the command line is looked at.
+func (helpAll) BeforeReset(ctx *kong.Context) error {
+	opt := shortHelp
+	opt.NoExpandSubcommands = false
+	opt.ValueFormatter = kong.DefaultHelpValueFormatter
+	if err := printHelp(opt, ctx); err != nil {
+		return err
+	}
+	ctx.Exit(ExitOK)
+	return nil
+}
+
+// shortHelp is the form of --help. That of --help-all differs in NoExpandSubcommands.
+var shortHelp = kong.HelpOptions{Compact: true, FlagsLast: true, NoExpandSubcommands: true, WrapUpperBound: 100}
+
+// mostFlags is how many flags of its own a command may have whose --help prints them all. Of a
+// command with more, it leaves out those with the tag "more", which are not of the first day.
+const mostFlags = 12
 
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish,powershell" help:"bash, zsh, fish or powershell."`
@@ -75,11 +106,15 @@ func addHelp(root *kong.Node) error {
 		var help *string
 		switch node := node.(type) {
 		case *kong.Node:
+			if node.Parent != root {
+				node.Group = nil // the groups are those of the commands, not of what is below them
+			}
 			if node != root {
 				node.Detail = details[strings.TrimPrefix(node.Path(), "symdepot ")]
 			}
 			help = &node.Help
 		case *kong.Flag:
+			node.Group = nil
 			help = &node.Help
 		case *kong.Value:
 			help = &node.Help
@@ -162,15 +197,66 @@ func noDepot(n *kong.Node) bool {
 }
 
 // printHelp prints the help of a command, without the flags of the depot if it has none. A
-// command of a group without a text of its own has that of the group.
+// command of a group without a text of its own has that of the group. Below a short help stands
+// what it left out.
 func printHelp(opt kong.HelpOptions, ctx *kong.Context) error {
+	n, short := ctx.Selected(), opt.NoExpandSubcommands
+	if n == nil {
+		n = ctx.Model.Node
+	}
 	for _, f := range ctx.Model.Flags {
 		if depotFlags[f.Name] {
-			f.Hidden = noDepot(ctx.Selected())
+			f.Hidden = noDepot(n)
 		}
 	}
-	if n := ctx.Selected(); n != nil && n.Detail == "" && n.Parent.Type == kong.CommandNode {
+	left := 0
+	if short && n.Parent != nil && len(n.Flags) > mostFlags {
+		for _, f := range n.Flags {
+			if f.Tag.Has("more") {
+				f.Hidden = true
+				left++
+			}
+		}
+	}
+	for _, f := range ctx.Model.Flags {
+		f.Hidden = f.Hidden || f.Name == helpAllFlag && left == 0 && n != ctx.Model.Node
+	}
+	if n.Parent != nil && n.Parent.Type == kong.CommandNode && n.Detail == "" {
 		n.Detail = n.Parent.Detail // a group of commands has one text
 	}
-	return kong.DefaultHelpPrinter(opt, ctx)
+	if n.Parent == ctx.Model.Node {
+		n.Group = nil // a heading is for the list of all commands
+	}
+	if err := kong.DefaultHelpPrinter(opt, ctx); err != nil {
+		return err
+	}
+	var err error
+	switch {
+	case left > 0:
+		_, err = fmt.Fprintf(ctx.Stdout, "\n%d more flags: %s --%s\n", left, n.FullPath(), helpAllFlag)
+	case short && n == ctx.Model.Node:
+		_, err = fmt.Fprintln(ctx.Stdout, `Run "symdepot help all" for all commands with those below them.`)
+	}
+	return err
+}
+
+// printFirstScreen prints what symdepot alone answers: the first steps, and the names of all
+// commands by group.
+func printFirstScreen(w io.Writer, app *kong.Application) error {
+	var b strings.Builder
+	b.WriteString(firstSteps)
+	var group *kong.Group
+	for _, n := range app.Children {
+		switch {
+		case n.Hidden:
+		case group == nil || n.Group.Key != group.Key:
+			group = n.Group
+			fmt.Fprintf(&b, "\n%s\n  %s", group.Title, n.Name)
+		default:
+			b.WriteString(", " + n.Name)
+		}
+	}
+	b.WriteString("\n\nOne line for each command: symdepot --help\nOne command, with examples: symdepot help COMMAND\n")
+	_, err := io.WriteString(w, b.String())
+	return err
 }

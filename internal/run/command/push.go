@@ -17,21 +17,21 @@ type pushCmd struct {
 	Server    string `help:"Base URL of the server; required." env:"SYMDEPOT_SERVER" placeholder:"URL"`
 	TokenFile string `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
 	classFlags
-	Key         string  `help:"text:push_key"`
-	Open        bool    `help:"Only open a stage that several jobs push into, and print its id; needs --key."`
-	Stage       string  `help:"Push into this open stage, and do not commit it." placeholder:"ID"`
-	Commit      string  `help:"Only commit this stage." placeholder:"ID"`
-	ExpectFiles int64   `help:"With --commit: fail unless the stage has this many files." placeholder:"N"`
-	Partial     bool    `help:"Commit without the files that the server refuses."`
-	Anew        bool    `help:"Make a transaction even if one with the same files and labels exists."`
-	Needs       []int64 `help:"text:push_needs" placeholder:"NUMBER"`
-	AllowEmpty  bool    `help:"Succeed if there are no symbol files."`
+	Key         string  `help:"text:push_key" more:""`
+	Open        bool    `help:"Only open a stage that several jobs push into, and print its id; needs --key." more:""`
+	Stage       string  `help:"Push into this open stage, and do not commit it." placeholder:"ID" more:""`
+	Commit      string  `help:"Only commit this stage." placeholder:"ID" more:""`
+	ExpectFiles int64   `help:"With --commit: fail unless the stage has this many files." placeholder:"N" more:""`
+	Partial     bool    `help:"Commit without the files that the server refuses." more:""`
+	Anew        bool    `help:"Make a transaction even if one with the same files and labels exists." more:""`
+	Needs       []int64 `help:"text:push_needs" placeholder:"NUMBER" more:""`
+	AllowEmpty  bool    `help:"Succeed if there are no symbol files." more:""`
 	sourceFlags
 	readFlags
-	Encoding string        `help:"text:push_encoding" enum:"zstd,none" default:"zstd" placeholder:"zstd|none"`
-	Parallel int           `help:"How many uploads run at the same time." default:"4" placeholder:"N"`
-	Retry    term.Duration `help:"How long a server that does not answer is tried again." default:"10m" placeholder:"TIME"`
-	EnvFile  string        `help:"Append SYMDEPOT_TRANSACTION=NUMBER to this file, for later jobs." placeholder:"FILE"`
+	Encoding string        `help:"text:push_encoding" enum:"zstd,none" default:"zstd" placeholder:"zstd|none" more:""`
+	Parallel int           `help:"How many uploads run at the same time." default:"4" placeholder:"N" more:""`
+	Retry    term.Duration `help:"How long a server that does not answer is tried again." default:"10m" placeholder:"TIME" more:""`
+	EnvFile  string        `help:"Append SYMDEPOT_TRANSACTION=NUMBER to this file, for later jobs." placeholder:"FILE" more:""`
 	JSON     bool          `help:"Print one JSON object per file, and a last one with the sums."`
 	Paths    []string      `arg:"" optional:"" name:"path" help:"Files, folders and archives (zip, nupkg, snupkg, whl, apk, tar.*, deb, rpm)."`
 }

@@ -157,6 +157,9 @@ func numbers(ns []int64) string {
 	return strings.Join(s, ",")
 }
 
+// lsCmd is listCmd by the name that hands know.
+type lsCmd struct{ listCmd }
+
 type listCmd struct {
 	serverFlags
 	JSON    bool   `help:"Print one JSON object per transaction."`

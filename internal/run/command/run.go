@@ -36,8 +36,13 @@ func Main(opt Options) {
 // Run runs a command line, without the name of the program, and returns the exit code. The
 // command stops when ctx ends.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, opt Options) int {
-	if len(args) == 1 && args[0] == "--version" { // commands have a --version of their own
-		args = []string{"version"}
+	if len(args) == 1 {
+		switch args[0] {
+		case "--version", "-V": // commands have a --version of their own
+			args = []string{"version"}
+		case "/?", "-?":
+			args = []string{"--help"}
+		}
 	}
 	a := &console{ctx: ctx, stdin: stdin, stdout: output{stdout}, stderr: stderr, opt: opt}
 	if len(args) > 0 && args[0] == "symstore" {
@@ -49,6 +54,10 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err != nil {
 		fmt.Fprintln(stderr, "symdepot:", err)
 		return ExitFailed
+	}
+	if len(args) == 0 { // for people; a script that lost its arguments must not go on
+		_ = printFirstScreen(stderr, parser.Model)
+		return ExitUsage
 	}
 	kctx, err := parser.Parse(args)
 	if exited >= 0 {
@@ -88,12 +97,13 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kon
 		kong.Writers(stdout, stderr),
 		helpWords(),
 		kong.Exit(exit),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.ConfigureHelp(shortHelp),
 		kong.Help(printHelp),
 	)
 	if err != nil {
 		return nil, err
 	}
+	parser.Model.HelpFlag.Help = "Print the help, with examples."
 	return parser, addHelp(parser.Model.Node)
 }
 

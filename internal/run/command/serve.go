@@ -28,37 +28,41 @@ type serveCmd struct {
 	Auth         bool          `help:"text:serve_auth"`
 	TLSCert      string        `help:"Serve HTTPS with this certificate; it is read again when it changes." placeholder:"FILE"`
 	TLSKey       string        `help:"Private key of the certificate." placeholder:"FILE"`
-	ClientCA     string        `help:"Authorities that issue client certificates." placeholder:"FILE"`
-	AuditFile    string        `help:"Log every download that needed credentials to this file." placeholder:"FILE"`
-	Host         []string      `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
-	Prefix       []string      `help:"Strip this prefix from request paths; repeatable." placeholder:"PATH"`
-	TwoTier      bool          `help:"Serve index2.txt, so that Microsoft's clients use two-tier paths."`
-	MakeCabinets bool          `help:"text:serve_make_cabinets"`
-	MakeSym      string        `help:"text:serve_make_sym" enum:",off,held,upstreams" default:"" placeholder:"off|held|upstreams"`
+	ClientCA     string        `help:"Authorities that issue client certificates." placeholder:"FILE" more:""`
+	AuditFile    string        `help:"Log every download that needed credentials to this file." placeholder:"FILE" more:""`
+	Host         []string      `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME" more:""`
+	Prefix       []string      `help:"Strip this prefix from request paths; repeatable." placeholder:"PATH" more:""`
+	TwoTier      bool          `help:"Serve index2.txt, so that Microsoft's clients use two-tier paths." more:""`
+	MakeCabinets bool          `help:"text:serve_make_cabinets" more:""`
+	MakeSym      string        `help:"text:serve_make_sym" enum:",off,held,upstreams" default:"" placeholder:"off|held|upstreams" more:""`
 	Store        []string      `help:"text:serve_store" placeholder:"DIR[,layout=L]" sep:"none"`
 	Watch        []string      `help:"text:serve_watch" placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
-	Rescan       term.Duration `help:"text:serve_rescan" placeholder:"TIME"`
-	PointerRoot  []string      `help:"text:serve_pointer_root" placeholder:"[PREFIX=]DIR" sep:"none"`
-	AdminFiles   adminFiles    `help:"text:serve_admin_files"`
-	Transcoder   []string      `help:"text:serve_transcoder" placeholder:"NAME=COMMAND" sep:"none"`
-	FilePath     string        `help:"text:serve_file_path" enum:",name,full,none" default:"" placeholder:"name|full|none"`
-	Log          string        `help:"text:serve_log" enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
+	Rescan       term.Duration `help:"text:serve_rescan" placeholder:"TIME" more:""`
+	PointerRoot  []string      `help:"text:serve_pointer_root" placeholder:"[PREFIX=]DIR" sep:"none" more:""`
+	AdminFiles   adminFiles    `help:"text:serve_admin_files" more:""`
+	Transcoder   []string      `help:"text:serve_transcoder" placeholder:"NAME=COMMAND" sep:"none" more:""`
+	FilePath     string        `help:"text:serve_file_path" enum:",name,full,none" default:"" placeholder:"name|full|none" more:""`
+	Log          string        `help:"text:serve_log" enum:",auto,text,json" default:"" placeholder:"auto|text|json" more:""`
 	Quiet        bool          `help:"Log failures only, not every request." short:"q"`
 }
 
 // symCacheFlags are the flags for Windows Performance Analyzer.
 type symCacheFlags struct {
-	SymcacheDir   []string       `name:"symcache-dir" help:"text:sym_cache_symcache_dir" placeholder:"DIR" sep:"none"`
-	SymcacheStore string         `name:"symcache-store" help:"text:sym_cache_symcache_store" placeholder:"DIR"`
-	SymcacheWait  *term.Duration `name:"symcache-wait" help:"text:sym_cache_symcache_wait" placeholder:"TIME"`
+	SymcacheDir   []string       `name:"symcache-dir" help:"text:sym_cache_symcache_dir" placeholder:"DIR" sep:"none" more:""`
+	SymcacheStore string         `name:"symcache-store" help:"text:sym_cache_symcache_store" placeholder:"DIR" more:""`
+	SymcacheWait  *term.Duration `name:"symcache-wait" help:"text:sym_cache_symcache_wait" placeholder:"TIME" more:""`
 
-	SymcacheAge string `name:"symcache-age" help:"text:sym_cache_symcache_age" enum:",decimal,auto" default:"" placeholder:"decimal|auto"`
+	SymcacheAge string `name:"symcache-age" help:"text:sym_cache_symcache_age" enum:",decimal,auto" default:"" placeholder:"decimal|auto" more:""`
 
-	SymcacheRedirect bool `name:"symcache-redirect" help:"Answer such requests with a 302 redirect to a signed address."`
+	SymcacheRedirect bool `name:"symcache-redirect" help:"Answer such requests with a 302 redirect to a signed address." more:""`
 }
 
 // Run serves until it is interrupted.
 func (c serveCmd) Run(a *session) error {
+	if len(c.Add) == 0 && c.txFlags != (txFlags{}) {
+		return term.UsageError("--product, --version and --comment (-p, -v, -c) describe the files of --add, and there is no --add; " +
+			"the port is set with --listen 127.0.0.1:PORT")
+	}
 	conf, err := c.load(a)
 	if err != nil {
 		return err

@@ -2,8 +2,5 @@
 
 package command
 
-// daemonCommands are the commands for those who run a server.
-type daemonCommands struct {
-	appleCommands
-	serverCommands
-}
+// serviceCommands are the commands of the service of Windows.
+type serviceCommands struct{}

@@ -14,10 +14,8 @@ import (
 	"github.com/symdepot/symdepot/internal/run/winservice"
 )
 
-// daemonCommands are the commands for those who run a server.
-type daemonCommands struct {
-	appleCommands
-	serverCommands
+// serviceCommands are the commands of the service of Windows.
+type serviceCommands struct {
 	Service serviceCmd `cmd:"" help:"Run the server as a service of Windows."`
 }
 

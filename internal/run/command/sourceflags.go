@@ -12,13 +12,13 @@ type sourceFlags struct {
 
 // classFlags say by which rules of the retention policy a build is kept.
 type classFlags struct {
-	Branch string `help:"Branch that the build was made from."`
-	Class  string `help:"Class of the build, by which retention rules choose, such as nightly."`
+	Branch string `help:"Branch that the build was made from." placeholder:"NAME" more:""`
+	Class  string `help:"Class of the build, by which retention rules choose, such as nightly." placeholder:"NAME"`
 }
 
 // readFlags say what happens to files that cannot be taken.
 type readFlags struct {
-	SkipUnreadable bool `help:"Go on with the rest if a file or folder cannot be read."`
+	SkipUnreadable bool `help:"Go on with the rest if a file or folder cannot be read." more:""`
 	Strict         bool `help:"text:read_strict"`
 }
 

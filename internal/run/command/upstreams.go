@@ -10,8 +10,8 @@ import (
 type upstreamFlags struct {
 	Config   string   `help:"text:upstream_config" placeholder:"FILE"`
 	Upstream []string `help:"text:upstream_upstream" placeholder:"PRESET|URL" sep:"none"`
-	FromEnv  bool     `help:"Use the servers of _NT_SYMBOL_PATH and DEBUGINFOD_URLS as upstreams."`
-	NoEgress bool     `help:"Make no outgoing connection, whatever else is configured."`
+	FromEnv  bool     `help:"Use the servers of _NT_SYMBOL_PATH and DEBUGINFOD_URLS as upstreams." more:""`
+	NoEgress bool     `help:"Make no outgoing connection, whatever else is configured." more:""`
 }
 
 // load reads the configuration and applies the flags.
