@@ -100,19 +100,24 @@ func TestOtherShells(t *testing.T) {
 
 func TestMarkdown(t *testing.T) {
 	root := sample()
-	root.Subs[0].Detail = "Two_words.\n\n  prog cab list a_b\n\nExit codes: 0 done, 3 failed\nor not."
+	root.Subs[0].Detail = "Two_words.\n\n  prog cab list a_b\n  prog cab\n\nThe output:\n\n  $ prog cab\n  NAME\n\n" +
+		"Examples:\n  prog cab list c\n\nExit codes: 0 done, 3 failed\nor not."
 	text := Markdown(root)
 	for _, want := range []string{
-		"| For every command | |\n|---|---|\n| `--json` | Print JSON. |\n",
-		"## prog cab\n\n    prog cab <command>\n\nCabinets.\n\nTwo\\_words.\n\n    prog cab list a_b\n",
-		"| `FILE` | The file. |\n",
-		"| `--form=FORM`, `-f` | It's a form. |\n",
+		"Flags of every command: `--json`\n",
+		"## prog cab\n\nCabinets.\n\n    prog cab <command>\n\n    prog cab list a_b\n    prog cab\n    prog cab list c\n\n",
+		"## prog cab list\n\nList a cabinet.\n\n    prog cab list [flags]\n\n\nFlags: `--form` (`-f`)\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
 	}
-	if n := strings.Count(text, "Print JSON."); n != 1 {
+	for _, not := range []string{"words", "NAME", "Exit codes", "It's a form."} {
+		if strings.Contains(text, not) {
+			t.Errorf("the page has %q, which is for the help:\n%s", not, text)
+		}
+	}
+	if n := strings.Count(text, "`--json`"); n != 1 {
 		t.Errorf("a flag of all commands stands %d times, want once", n)
 	}
 	if have, want := ExitCodes(root), "| `prog cab` | 0 done, 3 failed or not |\n"; !strings.Contains(have, want) {

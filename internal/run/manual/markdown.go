@@ -6,52 +6,51 @@ import (
 	"strings"
 )
 
-// Markdown returns the reference of all commands as a page: for each its usage, its text,
-// its arguments and its flags. Flags that all commands have stand once, at the top.
+// Markdown returns a page of all commands to look things up: for each its sentence, its usage,
+// its examples and the names of its flags. What the flags do, the help and the man pages say.
+// Flags that all commands have stand once, at the top.
 func Markdown(root *Command) string {
 	var b strings.Builder
-	writeTable(&b, "For every command", root.Flags)
+	writeNames(&b, "Flags of every command", root.Flags)
 	for _, c := range root.all()[1:] {
-		fmt.Fprintf(&b, "## %s\n\n    %s\n\n%s\n\n", c.Path, c.Usage, cell(c.Help))
-		writeParagraphs(&b, c.Detail)
-		writeTable(&b, "Argument", c.Args)
-		writeTable(&b, "Flag", slices.DeleteFunc(slices.Clone(c.Flags), func(a Arg) bool {
+		fmt.Fprintf(&b, "## %s\n\n%s\n\n    %s\n\n", c.Path, cell(c.Help), c.Usage)
+		for _, e := range examples(c.Detail) {
+			b.WriteString("    " + e + "\n")
+		}
+		b.WriteString("\n")
+		writeNames(&b, "Flags", slices.DeleteFunc(slices.Clone(c.Flags), func(a Arg) bool {
 			return slices.ContainsFunc(root.Flags, func(r Arg) bool { return r.Name == a.Name && r.Help == a.Help })
 		}))
 	}
 	return b.String()
 }
 
-// writeParagraphs writes a help text, with the indented lines as examples.
-func writeParagraphs(b *strings.Builder, text string) {
-	for l := range strings.SplitSeq(strings.Trim(text, "\n"), "\n") {
-		if strings.HasPrefix(l, "  ") {
-			l = "    " + strings.TrimPrefix(l, "  ")
-		} else {
-			l = prose(l)
+// examples returns the command lines of a help text: its indented lines, but for output, which
+// begins with a prompt.
+func examples(text string) (list []string) {
+	output := false
+	for l := range strings.SplitSeq(text, "\n") {
+		e, indented := strings.CutPrefix(l, "  ")
+		if output = indented && (output || strings.HasPrefix(e, "$ ")); indented && !output {
+			list = append(list, e)
 		}
-		b.WriteString(l + "\n")
 	}
-	b.WriteString("\n")
+	return list
 }
 
-func writeTable(b *strings.Builder, title string, list []Arg) {
-	if len(list) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "| %s | |\n|---|---|\n", title)
+// writeNames writes the names of flags in one paragraph.
+func writeNames(b *strings.Builder, title string, list []Arg) {
+	var names []string
 	for _, a := range list {
-		head := "`" + a.Name
-		if a.Value != "" {
-			head += "=" + a.Value
-		}
-		head += "`"
+		name := "`" + a.Name + "`"
 		if a.Short != "" {
-			head += ", `" + a.Short + "`"
+			name += " (`" + a.Short + "`)"
 		}
-		fmt.Fprintf(b, "| %s | %s |\n", strings.ReplaceAll(head, "|", `\|`), cell(a.Help))
+		names = append(names, name)
 	}
-	b.WriteString("\n")
+	if len(names) > 0 {
+		fmt.Fprintf(b, "%s: %s\n\n", title, strings.Join(names, ", "))
+	}
 }
 
 // ExitCodes returns a table of the exit codes that the help of each command names.
