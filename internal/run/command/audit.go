@@ -20,7 +20,7 @@ type auditCmd struct {
 	serverFlags
 	Config  string   `help:"Configuration file whose auth.audit.file is read. Default: as for serve." placeholder:"FILE" xor:"from"`
 	File    string   `help:"The audit log; older files beside it are read too." placeholder:"FILE" xor:"from"`
-	Stored  bool     `help:"The closed files of all servers, from the bucket of --depot and --blobs; with the files that are named, too." more:""`
+	Stored  bool     `help:"text:audit_stored" more:""`
 	Node    string   `help:"Only the server with this name, of several." placeholder:"NAME" more:""`
 	Since   string   `help:"Only from this time on: 24h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z." placeholder:"TIME"`
 	Until   string   `help:"Only before this time, likewise." placeholder:"TIME"`

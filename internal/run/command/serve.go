@@ -52,7 +52,7 @@ type symCacheFlags struct {
 	SymcacheStore string         `name:"symcache-store" help:"text:sym_cache_symcache_store" placeholder:"DIR" more:""`
 	SymcacheWait  *term.Duration `name:"symcache-wait" help:"text:sym_cache_symcache_wait" placeholder:"TIME" more:""`
 
-	SymcacheAge string `name:"symcache-age" help:"text:sym_cache_symcache_age" enum:",decimal,auto" default:"" placeholder:"decimal|auto" more:""`
+	SymcacheAge string `name:"symcache-age" help:"text:symcache_age" enum:",decimal,auto" default:"" placeholder:"decimal|auto" more:""`
 
 	SymcacheRedirect bool `name:"symcache-redirect" help:"Answer such requests with a 302 redirect to a signed address." more:""`
 }
