@@ -378,19 +378,11 @@ func TestSymOfPDBs(t *testing.T) {
 	for _, name := range append(names, more...) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			t.Parallel()
-			in, err := os.Open(name)
+			p, in, err := pdb.OpenFile(name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = in.Close() }()
-			info, err := in.Stat()
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := pdb.Open(in, info.Size())
-			if err != nil {
-				t.Fatal(err)
-			}
 			b := functab.NewBuilder(p.Module(filepath.Base(name)), functab.Limits{})
 			if err := p.Functions(t.Context(), b, pdb.FunctionOptions{Workers: 1}); err != nil {
 				t.Fatal(err)

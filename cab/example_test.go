@@ -55,19 +55,11 @@ func Example() {
 
 // Walk decodes each folder of a cabinet once, in the order of its content.
 func ExampleReader_Walk() {
-	in, err := os.Open("../testdata/cab/lzx.cab")
+	r, file, err := cab.OpenFile("../testdata/cab/lzx.cab")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		log.Fatal(err)
-	}
-	r, err := cab.Open(in, info.Size(), cab.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	defer file.Close()
 	err = r.Walk(func(f *cab.File, content io.Reader) error {
 		n, err := io.Copy(io.Discard, content)
 		fmt.Println(f.Name, n, r.Folders()[f.Folder].Compression)

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -152,6 +153,28 @@ func Read(r io.ReaderAt, size int64) (*Dump, error) {
 		return nil, fmt.Errorf("read a dump: %w", s.err)
 	}
 	return d, err
+}
+
+// ReadFile is Read for a file on disk, which it opens and closes. Its errors name the file;
+// that for a folder, a device or a pipe wraps ErrNotDump.
+func ReadFile(path string) (*Dump, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w: it is not a regular file", path, ErrNotDump)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	d, err := Read(f, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
 }
 
 func (s *source) dump() (*Dump, error) {

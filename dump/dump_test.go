@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -413,4 +416,19 @@ func FuzzCore(f *testing.F) {
 		f.Add(c.bytes())
 	}
 	f.Fuzz(func(t *testing.T, p []byte) { check(t, p) })
+}
+
+// TestReadFile: what is wrong with a file on disk is said with its path.
+func TestReadFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := filepath.Join(dir, "notes.txt")
+	if err := os.WriteFile(text, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{dir: ErrNotDump, text: ErrNotDump, filepath.Join(dir, "none.dmp"): fs.ErrNotExist} {
+		if d, err := ReadFile(path); !errors.Is(err, want) || !strings.Contains(err.Error(), path) || d != nil {
+			t.Errorf("%s: %v, %v; want %v with the path", path, d, err, want)
+		}
+	}
 }

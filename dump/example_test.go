@@ -9,6 +9,22 @@ import (
 	"github.com/symdepot/symdepot/dump"
 )
 
+// The modules of a dump on disk, with the debug information that each asks for.
+func ExampleReadFile() {
+	d, err := dump.ReadFile("../testdata/minidump/test_app.dmp")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range d.Modules[:2] {
+		for _, want := range m.Debug {
+			fmt.Println(m.Name, want.Name, want.ID.Breakpad())
+		}
+	}
+	// Output:
+	// test_app.exe test_app.pdb 5A9832E5287241C1838ED98914E9B7FF1
+	// ntdll.dll ntdll.pdb 36515FB5D04345E491F672FA2E2878C02
+}
+
 // The modules of a minidump name the symbol files that it needs.
 func Example() {
 	file := smallMinidump()

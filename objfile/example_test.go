@@ -1,25 +1,17 @@
 package objfile_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"log"
-	"os"
 
 	"github.com/symdepot/symdepot/objfile"
 )
 
 // A fat Mach-O file holds one object for each processor.
 func Example() {
-	f, err := os.Open("../testdata/macho/app-fat")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		log.Fatal(err)
-	}
-	objects, err := objfile.Identify(f, info.Size(), f.Name(), objfile.Options{})
+	objects, err := objfile.IdentifyFile("../testdata/macho/app-fat", objfile.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -31,18 +23,37 @@ func Example() {
 	// macho arm64 app-fat
 }
 
+// The ids of a file, in the form of its own tools.
+func ExampleIdentifyFile() {
+	objects, err := objfile.IdentifyFile("../testdata/elf/prog-sha1", objfile.Options{IDs: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, o := range objects {
+		fmt.Println(o.Kind, o.Role, o.BuildID)
+	}
+	_, err = objfile.IdentifyFile("../testdata/README.md", objfile.Options{IDs: true})
+	fmt.Println(err, errors.Is(err, objfile.ErrNotSymbolFile))
+	// Output:
+	// elf executable|debug adac45aa231bba3143d7af433767c61f31021c16
+	// ../testdata/README.md: not a symbol file: a text file true
+}
+
+// An archive member, a download or bytes in memory need no file on disk. The name is that
+// under which the file is asked for.
+func ExampleIdentify() {
+	member := bytes.NewReader([]byte("MODULE windows x86_64 497B72F6390A44FC878E5A2D63B6CC4B1 foo.pdb\n"))
+	objects, err := objfile.Identify(member, member.Size(), "foo.sym", objfile.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(objects[0].Kind, objects[0].Name, objects[0].DebugID.Breakpad())
+	// Output: breakpad foo.pdb 497B72F6390A44FC878E5A2D63B6CC4B1
+}
+
 // A program says which PDB it asks for.
 func ExampleObject() {
-	f, err := os.Open("../testdata/pdb/hello-x64.exe")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		log.Fatal(err)
-	}
-	objects, err := objfile.Identify(f, info.Size(), f.Name(), objfile.Options{})
+	objects, err := objfile.IdentifyFile("../testdata/pdb/hello-x64.exe", objfile.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

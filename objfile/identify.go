@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/truncate"
@@ -57,6 +58,28 @@ func Identify(r io.ReaderAt, size int64, path string, opt Options) ([]Object, er
 		err = broken("%w", err)
 	}
 	return checked(objects, err)
+}
+
+// IdentifyFile is Identify for a file on disk, which it opens and closes. Its errors name
+// the file. A folder, a device or a pipe is not opened: the error wraps ErrNotSymbolFile.
+func IdentifyFile(path string, opt Options) ([]Object, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w", path, notSymbol("it is not a regular file"))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	objects, err := Identify(f, info.Size(), path, opt)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return objects, nil
 }
 
 // maxFatSlices is the number of slices from which a file with the magic

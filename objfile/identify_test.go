@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -359,5 +360,44 @@ func TestPDBFiles(t *testing.T) {
 	o := mustIdentify(t, portablePDB(0), "x/Lib.pdb")[0]
 	if o.Kind != symfile.PortablePDB || o.DebugID.Breakpad() != portableID || o.Name != "Lib.pdb" || o.Role != symfile.Debug {
 		t.Errorf(`got %+v, want Kind %v, DebugID.Breakpad() %v, Name "Lib.pdb", Role %v`, o, symfile.PortablePDB, portableID, symfile.Debug)
+	}
+}
+
+// TestIdentifyFile: what is wrong with a file on disk is said with its path.
+func TestIdentifyFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	image, err := os.ReadFile("../testdata/pe/x64.exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, tt := range []struct {
+		path string
+		want error
+	}{
+		{dir, ErrNotSymbolFile},
+		{write("notes.txt", []byte("hello")), ErrNotSymbolFile},
+		{write("cut.exe", image[:200]), ErrBroken},
+		{filepath.Join(dir, "none.exe"), fs.ErrNotExist},
+	} {
+		list, err := IdentifyFile(tt.path, Options{})
+		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.path) || list != nil {
+			t.Errorf("%s: %v, %v; want %v with the path", tt.path, list, err, tt.want)
+		}
+	}
+	path := write("whole.exe", image)
+	list, err := IdentifyFile(path, Options{})
+	if err != nil || len(list) != 1 || list[0].Name != "whole.exe" || list[0].Kind != symfile.PE {
+		t.Errorf("%v, %v; want one PE image called whole.exe", list, err)
+	}
+	if _, err := IdentifyFile(path, Options{Kind: symfile.SHA1}); err != nil {
+		t.Errorf("of the kind sha1: %v", err)
 	}
 }

@@ -1,6 +1,12 @@
 // Package objfile answers two questions about a file of any kind: what is it,
 // and which ids name it? It reads headers only, within fixed limits of bytes
-// read and memory used, and survives any input.
+// read and memory used, and survives any input. It also finds the sections and
+// symbols of ELF, Mach-O, PE and WebAssembly files.
+//
+// A file on disk: IdentifyFile. An open file, an archive member or bytes in memory:
+// Identify. An Object of this package is a symfile.Object, which layouts make paths
+// of, with its place in the file. The functions and lines at an address are the matter
+// of packages objtab, pdb and functab.
 //
 // Promised: names and behaviour that this documentation describes change only
 // with a new major version of the module. Reading stays within IDBudget and

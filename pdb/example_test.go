@@ -2,28 +2,21 @@ package pdb_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log"
-	"os"
 
+	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/pdb"
 )
 
 // What names a PDB, and what it was made for.
 func Example() {
-	f, err := os.Open("../testdata/pdb/hello-x64.pdb")
+	p, file, err := pdb.OpenFile("../testdata/pdb/hello-x64.pdb")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		log.Fatal(err)
-	}
-	p, err := pdb.Open(f, info.Size())
-	if err != nil {
-		log.Fatal(err)
-	}
+	defer file.Close()
 	flavor, err := p.Flavor()
 	if err != nil {
 		log.Fatal(err)
@@ -32,21 +25,36 @@ func Example() {
 	// Output: MSF F9EFE0B6AE7500394C4C44205044422E1 x86_64 private
 }
 
+// The function and the line at an address, relative to the base of the image.
+func ExampleFile_Functions() {
+	p, file, err := pdb.OpenFile("../testdata/pdb/hello-x64.pdb")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer file.Close()
+	ctx := context.Background()
+	b := functab.NewBuilder(p.Module("hello-x64.pdb"), functab.Limits{})
+	if err := p.Functions(ctx, b, pdb.FunctionOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	table, err := b.Table(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer, _ := table.Lookup(0x1004)
+	for _, f := range answer.Frames {
+		fmt.Printf("%s %s:%d\n", f.Function, f.File, f.Line)
+	}
+	// Output: sum(Pair*) /tmp/hello/hello.c:3
+}
+
 // A copy of a PDB with a stream for a source server, as pdbstr -w makes it.
 func ExampleFile_CopyWith() {
-	f, err := os.Open("../testdata/pdb/hello-arm64.pdb")
+	p, file, err := pdb.OpenFile("../testdata/pdb/hello-arm64.pdb")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		log.Fatal(err)
-	}
-	p, err := pdb.Open(f, info.Size())
-	if err != nil {
-		log.Fatal(err)
-	}
+	defer file.Close()
 	var out bytes.Buffer // usually a temporary file
 	if err := p.CopyWith(&out, map[string][]byte{"srcsrv": []byte("SRCSRV: ini\r\n…")}); err != nil {
 		log.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 )
 
-// ErrFormat is wrapped by the error of Open for a file that is not a PDB. The
+// ErrFormat is wrapped by the errors of Open and OpenFile for a file that is not a PDB. The
 // error for a damaged PDB does not wrap it.
 var ErrFormat = errors.New("not a PDB")
 

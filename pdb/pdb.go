@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/symdepot/symdepot/debugid"
 )
@@ -45,6 +46,29 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 		return nil, fmt.Errorf("pdb: %w", err)
 	}
 	return f, nil
+}
+
+// OpenFile is Open for a file on disk. The caller closes the io.Closer when it does not use
+// the File any more. The errors name the file; that for a folder, a device or a pipe wraps
+// ErrFormat.
+func OpenFile(path string) (*File, io.Closer, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%s: %w: it is not a regular file", path, ErrFormat)
+	}
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := Open(in, info.Size())
+	if err != nil {
+		_ = in.Close()
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, in, nil
 }
 
 func open(r io.ReaderAt, size int64) (*File, error) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
@@ -348,4 +349,33 @@ func TestMaterial(t *testing.T) {
 		t.Log(slices.Sorted(maps.Keys(names)))
 	}
 	t.Log(strconv.Itoa(seen), "PDBs")
+}
+
+// TestOpenFile: what is wrong with a file on disk is said with its path.
+func TestOpenFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := filepath.Join(dir, "notes.txt")
+	if err := os.WriteFile(text, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{dir: ErrFormat, text: ErrFormat, filepath.Join(dir, "none.pdb"): fs.ErrNotExist} {
+		f, c, err := OpenFile(path)
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), path) || f != nil || c != nil {
+			t.Errorf("%s: %v, %v, %v; want %v with the path", path, f, c, err, want)
+		}
+	}
+	f, c, err := OpenFile("../testdata/pdb/hello-x64.pdb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Names(); err != nil || len(n) == 0 {
+		t.Errorf("the streams of an open file: %v, %v", n, err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := f.Functions(t.Context(), functab.NewBuilder(functab.Module{}, functab.Limits{}), FunctionOptions{}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the functions of a closed file: %v, want %v", err, os.ErrClosed)
+	}
 }

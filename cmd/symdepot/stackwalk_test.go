@@ -73,16 +73,7 @@ func dumpSyms(t *testing.T, tool, from, to string) {
 	modules := map[string]*module{}
 	var others []string
 	for _, path := range files {
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		st, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects, err := objfile.Identify(f, st.Size(), path, objfile.Options{})
-		_ = f.Close()
+		objects, err := objfile.IdentifyFile(path, objfile.Options{})
 		if err != nil || len(objects) == 0 {
 			continue
 		}

@@ -2,7 +2,6 @@ package mstools
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/symdepot/symdepot/dump"
 	"github.com/symdepot/symdepot/internal/base/term"
@@ -16,21 +15,9 @@ func (c *checkRun) dump(name string, visit func(program) error) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(local)
+	d, err := dump.ReadFile(local)
 	if err != nil {
 		return fmt.Errorf("dump: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("dump: %s is not a regular file", name)
-	}
-	d, err := dump.Read(f, info.Size())
-	if err != nil {
-		return fmt.Errorf("dump %s: %w", name, err)
 	}
 	for _, text := range d.Problems {
 		c.run.print("SYMCHK WARNING: %s: %s\n", term.Printable(name), term.Printable(text))

@@ -111,19 +111,11 @@ func (o options) main() error {
 
 // identify reads the PDB's own identity.
 func identify(path string) (string, debugid.ID, error) {
-	in, err := os.Open(path)
+	p, in, err := pdb.OpenFile(path)
 	if err != nil {
 		return "", debugid.ID{}, err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return "", debugid.ID{}, err
-	}
-	p, err := pdb.Open(in, info.Size())
-	if err != nil {
-		return "", debugid.ID{}, err
-	}
 	id := debugid.ID{GUID: p.GUID, Age: p.DBIAge}
 	if p.NoDBI {
 		id.Age = p.InfoAge

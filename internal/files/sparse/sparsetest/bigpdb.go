@@ -19,19 +19,11 @@ const page = 8 << 10
 // so its ids and features, in pages far from each other. Stream 0, which nobody reads,
 // takes the rest, so that the directory has megabytes.
 func WritePDB(path, from string, size int64) (err error) {
-	small, err := os.Open(from)
+	p, small, err := pdb.OpenFile(from)
 	if err != nil {
 		return err
 	}
 	defer small.Close()
-	info, err := small.Stat()
-	if err != nil {
-		return err
-	}
-	p, err := pdb.Open(small, info.Size())
-	if err != nil {
-		return err
-	}
 	out, err := os.Create(path)
 	if err != nil {
 		return err
