@@ -88,6 +88,21 @@ const (
 	LZX
 )
 
+// String returns the usual spelling: "none", "MSZIP", "LZX", "Quantum".
+func (m Method) String() string {
+	switch m {
+	case None:
+		return "none"
+	case MSZIP:
+		return "MSZIP"
+	case Quantum:
+		return "Quantum"
+	case LZX:
+		return "LZX"
+	}
+	return fmt.Sprintf("unknown:%d", uint8(m))
+}
+
 // Compression is the method of a folder and, for LZX and Quantum, the base-2
 // logarithm of its window size.
 type Compression struct {
@@ -97,17 +112,10 @@ type Compression struct {
 
 // String returns the usual spelling: "none", "MSZIP", "LZX:21", "Quantum:18".
 func (c Compression) String() string {
-	switch c.Method {
-	case None:
-		return "none"
-	case MSZIP:
-		return "MSZIP"
-	case LZX:
-		return fmt.Sprintf("LZX:%d", c.Window)
-	case Quantum:
-		return fmt.Sprintf("Quantum:%d", c.Window)
+	if c.Method == LZX || c.Method == Quantum {
+		return fmt.Sprintf("%s:%d", c.Method, c.Window)
 	}
-	return fmt.Sprintf("unknown:%d", c.Method)
+	return c.Method.String()
 }
 
 func parseCompression(v uint16) Compression {

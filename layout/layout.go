@@ -56,6 +56,17 @@ const (
 	SymsorterRecords         // bundles, and .meta and refs beside each file, as Sentry's symsorter writes them
 )
 
+// String returns "none", "symstore" or "symsorter".
+func (r Records) String() string {
+	switch r {
+	case SymStoreRecords:
+		return "symstore"
+	case SymsorterRecords:
+		return "symsorter"
+	}
+	return "none"
+}
+
 // Packing says how the clients of a layout take compressed files.
 type Packing uint8
 
@@ -65,6 +76,17 @@ const (
 	PackCabinet         // a cabinet under the CabinetName
 	PackZstd            // zstd under the plain name
 )
+
+// String returns "none", "cabinet" or "zstd".
+func (p Packing) String() string {
+	switch p {
+	case PackCabinet:
+		return "cabinet"
+	case PackZstd:
+		return "zstd"
+	}
+	return "none"
+}
 
 // Tiers is the number of folder levels for names: one or two.
 type Tiers uint8
@@ -76,3 +98,16 @@ const (
 	TiersProbed              // two if the server has an index2.txt
 	TiersTwo                 // two, unless the operator says one
 )
+
+// String returns "none", "one", "probed" or "two".
+func (t Tiers) String() string {
+	switch t {
+	case TiersOne:
+		return "one"
+	case TiersProbed:
+		return "probed"
+	case TiersTwo:
+		return "two"
+	}
+	return "none"
+}

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -507,5 +508,13 @@ func TestCabinetName(t *testing.T) {
 		if got := CabinetName(name); got != want {
 			t.Errorf("CabinetName(%q) = %q, want %q", name, got, want)
 		}
+	}
+}
+
+func TestNumbersPrint(t *testing.T) {
+	t.Parallel()
+	got := fmt.Sprint([]any{FormFile, FormCabinet, FormGSYM, Form(200), NoRecords, SymsorterRecords, PackNone, PackZstd, TiersNone, TiersProbed, TiersTwo, symfile.MachIDs})
+	if want := "[file cabinet gsym unknown none symsorter none zstd none probed two mach-uuid]"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -27,6 +27,19 @@ const (
 	FormGSYM                 // the functions of a module in LLVM's GSYM format
 )
 
+var formNames = [...]string{
+	FormFile: "file", FormCabinet: "cabinet", FormPointer: "pointer", FormSymCache: "symcache", FormSection: "section", FormSource: "source",
+	FormAdmin: "admin", FormGSYM: "gsym",
+}
+
+// String returns the name of the form in lower case, such as "cabinet".
+func (f Form) String() string {
+	if int(f) < len(formNames) {
+		return formNames[f]
+	}
+	return "unknown"
+}
+
 // Request is what one path asks for.
 type Request struct {
 	Form Form

@@ -176,8 +176,10 @@ func (l Layout) Paths(o symfile.Object) []string {
 	return t.paths(o)
 }
 
-// Path returns the path of o for people and archives, which has the name and
-// the id wherever a layout has both; "" if no layout has a path for o.
+// Path returns one path of o for people and archives: the first one in the layout SymStore,
+// also for an ELF or Mach-O file, because that path shows the kind of id. gdb asks for
+// such a file under Debuginfod.Paths, and LLDB under LLDB.Paths. If SymStore has no path
+// for o, Path returns that of the next layout that has one; "" if none has.
 func Path(o symfile.Object) string {
 	for _, l := range append([]Layout{SymStore, BreakpadTree, Debuginfod, Unified, Native, LLDB, GDB}, All()...) {
 		if p := l.Paths(o); len(p) > 0 {

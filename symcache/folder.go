@@ -46,6 +46,19 @@ const (
 	Old
 )
 
+// String returns "file", "unfinished", "negative" or "old".
+func (k EntryKind) String() string {
+	switch k {
+	case Unfinished:
+		return "unfinished"
+	case Negative:
+		return "negative"
+	case Old:
+		return "old"
+	}
+	return "file"
+}
+
 // Entry is one file of a SymCache folder. Only Kind is set for Unfinished and Old.
 type Entry struct {
 	Kind    EntryKind

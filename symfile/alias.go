@@ -30,6 +30,17 @@ const (
 	MachIDs                // the UUID of a Mach-O image
 )
 
+// String returns "any", "build-id" or "mach-uuid".
+func (k IDKind) String() string {
+	switch k {
+	case BuildIDs:
+		return "build-id"
+	case MachIDs:
+		return "mach-uuid"
+	}
+	return "any"
+}
+
 // Kinds returns the kinds of objects that have ids of this kind; nil means all.
 func (k IDKind) Kinds() []Kind {
 	switch k {

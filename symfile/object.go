@@ -2,6 +2,9 @@
 // answer, their ids, and the aliases under which they are found. It does not read
 // files; package objfile does.
 //
+// An Object is made by objfile from a file, or by hand from a name and an id. Package
+// layout makes the paths of it that debuggers ask for.
+//
 // Promised: names and behaviour that this documentation describes change only
 // with a new major version of the module. The numbers of kinds and roles are
 // stored in indexes and never change; new ones are added at the end. Aliases may
@@ -9,6 +12,7 @@
 package symfile
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -87,6 +91,32 @@ const (
 
 	AnyRole Role = 1<<iota - 1
 )
+
+var roleNames = [...]string{
+	"executable", "debug", "symbols", "sources", "uuids", "bcsymbols", "il2cppmap", "mapping", "other", "compressed", "codeinfo",
+	"symcachefile", "companion", "relocatable",
+}
+
+// String returns the names of the roles in lower case, with "|" between them: "executable|debug".
+// No role is "none", and AnyRole is "any".
+func (r Role) String() string {
+	switch r {
+	case 0:
+		return "none"
+	case AnyRole:
+		return "any"
+	}
+	var names []string
+	for i, name := range roleNames {
+		if r&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	if r &^= AnyRole; r != 0 {
+		names = append(names, fmt.Sprintf("%#x", uint16(r)))
+	}
+	return strings.Join(names, "|")
+}
 
 // Object is one object with all values that the paths of layouts are built from.
 // A fat Mach-O file contains several objects.

@@ -103,6 +103,19 @@ const (
 	EventID                       // the transaction has its number, ID
 )
 
+var eventNames = [...]string{
+	EventStore: "store", EventPointer: "pointer", EventIgnored: "ignored", EventFailed: "failed", EventRepeat: "repeat", EventPlain: "plain",
+	EventID: "id",
+}
+
+// String returns the name of the kind in lower case, such as "ignored".
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return "unknown"
+}
+
 // Event is one step of an Add.
 type Event struct {
 	Kind EventKind

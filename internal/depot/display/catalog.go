@@ -119,16 +119,10 @@ func NewEntry(e *catalog.Entry) Entry {
 
 func roleWord(r symfile.Role) string {
 	switch r {
-	case symfile.Executable:
-		return "executable"
-	case symfile.Debug:
-		return "debug"
-	case symfile.Symbols:
-		return "symbols"
-	case symfile.Sources:
-		return "sources"
+	case symfile.Executable, symfile.Debug, symfile.Symbols, symfile.Sources:
+		return r.String()
 	}
-	return "other"
+	return symfile.Other.String()
 }
 
 // NewHolders describes the transactions that hold an object.
