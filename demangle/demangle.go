@@ -5,6 +5,8 @@
 //
 // It accepts untrusted input: each name is made in bounded time and memory, and a
 // name that is not understood whole is returned unchanged.
+//
+// The package is not yet promised: it may change in any version.
 package demangle
 
 import "strings"

@@ -11,6 +11,8 @@
 // windows. Time is bounded by a budget of steps that is proportional to the sizes
 // of the sections. Damage in a unit loses that unit, and Read reports it to the
 // Builder.
+//
+// The package is not yet promised: it may change in any version.
 package dwarf
 
 import (

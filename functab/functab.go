@@ -5,7 +5,9 @@
 //
 // A Builder collects what the readers of the module's files find. Its method
 // Table sorts and normalizes the collected data and returns a Table, from which
-// symbol files are written and addresses are looked up.
+// symbol files are written and addresses are looked up. The package reads no files:
+// objtab (ELF, Mach-O, PE), pdb and breakpad fill a Builder, and breakpad and gsym write
+// a Table to a file.
 //
 // All addresses are relative to the preferred base of the module (RVA). The
 // package is not yet promised: it may change in any version.

@@ -2,6 +2,12 @@
 // or library with its separate debug file, its .dwp package and the supplementary
 // file of dwz, or a Mach-O image with its dSYM. It knows which file and which
 // section the facts come from; the readers of the facts know no container.
+//
+// To look up addresses in an ELF, Mach-O or PE file with DWARF, begin with this package,
+// and ask the functab.Table that it makes. Package pdb makes the same table of a PDB. Which
+// file is the right one for a module, and what its ids are, is the matter of package objfile.
+//
+// The package is not yet promised: it may change in any version.
 package objtab
 
 import (
