@@ -15,6 +15,6 @@
 //   - breakpad, gsym: Breakpad symbol files and GSYM files, from and to function tables
 //   - demangle, unwind: readable names of functions; rules for walking stacks
 //
-// They read from an io.ReaderAt, survive any input, and use neither cgo nor the network.
+// They survive any input, and use neither cgo nor the network. Files need not be on disk.
 // The documentation of each package says what is promised. docs/library.md has programs.
 package symdepot
