@@ -119,6 +119,10 @@ type File interface {
 // includes damaged blobs; Stat includes those that are not visibly damaged. Put
 // and a [Batch] replace a damaged blob with the content that they receive.
 //
+// A blob that the user of this process may not read is neither damaged nor missing: the error
+// of every method is an account.DeniedError and an [ErrUnavailable], nothing of it is
+// remembered as damage, and nothing is stored in its place.
+//
 // Garbage collection and references are synchronized by the index's write lock.
 // The collector takes the lock and calls Delete if nothing refers to the blob
 // and its ModTime from Stat is older than a grace period, which is much longer

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/base/account"
 )
 
 const (
@@ -47,6 +49,21 @@ func (e *DamageError) Error() string { return fmt.Sprintf("blob %s is damaged: %
 
 // Is makes the error an [ErrDamaged] and an [fs.ErrNotExist].
 func (e *DamageError) Is(target error) bool { return target == ErrDamaged || target == fs.ErrNotExist }
+
+// deniedError says that the user of this process may not read a blob, or list the store: see
+// [account.DeniedError]. It says nothing about the bytes, and is an [ErrUnavailable].
+type deniedError struct {
+	what string // "blob REF", or the store
+	why  *account.DeniedError
+}
+
+func (e *deniedError) Error() string { return e.what + ": " + e.why.Error() }
+
+// Is makes the error an [ErrUnavailable].
+func (*deniedError) Is(target error) bool { return target == ErrUnavailable }
+
+// Unwrap returns what refuses, and the cure.
+func (e *deniedError) Unwrap() error { return e.why }
 
 // stamp identifies one state of a stored blob. It changes whenever the bytes
 // change.
@@ -345,9 +362,9 @@ func sumAt(ctx context.Context, r io.ReaderAt, size int64, pace func(n int) erro
 }
 
 // unreadable reports whether an error of opening or reading concerns the file
-// itself, as opposed to a shortage of resources.
+// itself, as opposed to a shortage of resources or a lack of rights.
 func unreadable(err error) bool {
-	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EISDIR) || deviceError(err)
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EISDIR) || deviceError(err)
 }
 
 // checking is an open blob that is hashed while it is read from its first byte

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/base/durable"
 )
 
@@ -39,7 +40,8 @@ type Disk struct {
 	// Modes of new directories and files.
 	dirPerm, filePerm fs.FileMode
 
-	shards [256]atomic.Bool // by the first byte of refs: their directory is durable
+	shards [256]atomic.Bool    // by the first byte of refs: their directory is durable
+	denied atomic.Pointer[Ref] // a blob that this process might not read lately; nil: none
 }
 
 func (d *Disk) now() time.Time {
@@ -87,10 +89,43 @@ func (d *Disk) Path(ref Ref) string {
 	return filepath.Join(d.dir, filepath.FromSlash(blobName(ref)))
 }
 
-// Ready implements [Backend].
-func (d *Disk) Ready(context.Context) error {
-	_, err := os.Stat(d.dir)
-	return err
+// Ready implements [Backend]. It looks at every folder of blobs, and at the blob that could not
+// be read lately.
+func (d *Disk) Ready(ctx context.Context) error {
+	list, err := os.ReadDir(d.dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return d.refused("the stored files", "")
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if e.IsDir() && !account.Reads(d.dir, e.Name()) {
+			return d.refused("the stored files", e.Name())
+		}
+	}
+	if ref := d.denied.Load(); ref != nil {
+		f, err := d.open(*ref, -1)
+		if errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+		if err == nil {
+			_ = f.Close() // opened for reading
+		}
+		d.denied.CompareAndSwap(ref, nil)
+	}
+	return ctx.Err()
+}
+
+// refused returns the error for a path below the store that this process may not use.
+func (d *Disk) refused(what, name string) error {
+	return &deniedError{what, account.Denied(d.dir, filepath.Join(d.dir, filepath.FromSlash(name)))}
+}
+
+// refuse is refused for a blob, and remembers the blob for Ready.
+func (d *Disk) refuse(ref Ref) error {
+	d.denied.Store(&ref)
+	return d.refused("blob "+ref.String(), blobName(ref))
 }
 
 // Sweep implements [Backend].
@@ -138,6 +173,10 @@ func (d *Disk) Open(ctx context.Context, ref Ref) (File, error) {
 // open opens a blob that is not visibly damaged. A size of -1 means unknown.
 func (d *Disk) open(ref Ref, size int64) (*diskFile, error) {
 	f, err := d.tree.Root().Open(blobName(ref))
+	if err == nil && account.Reading() && !account.Reads(d.dir, blobName(ref)) {
+		_ = f.Close() // opened for reading
+		return nil, d.refuse(ref)
+	}
 	if err != nil {
 		return nil, d.openError(ref, err)
 	}
@@ -161,6 +200,8 @@ func (d *Disk) openError(ref Ref, err error) error {
 	switch {
 	case lerr == nil && !info.Mode().IsRegular():
 		return d.checks.failed(ref, stamp{}, differs(info, -1))
+	case errors.Is(err, fs.ErrPermission):
+		return d.refuse(ref)
 	case unreadable(err):
 		return d.checks.failed(ref, stamp{}, "cannot open it: "+err.Error())
 	}
@@ -291,6 +332,9 @@ func (d *Disk) Stat(ctx context.Context, ref Ref) (Info, error) {
 		return Info{}, err
 	}
 	info, err := d.tree.Root().Lstat(blobName(ref))
+	if errors.Is(err, fs.ErrPermission) {
+		return Info{}, d.refuse(ref)
+	}
 	if err != nil {
 		return Info{}, notExist(ref, err)
 	}
@@ -388,6 +432,9 @@ func (d *Disk) refresh(ref Ref, size int64) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		return false, d.refuse(ref)
+	}
 	if err == nil && info.IsDir() {
 		// A file cannot replace a directory.
 		return false, d.moveAside(ref)
@@ -400,7 +447,11 @@ func (d *Disk) refresh(ref Ref, size int64) (bool, error) {
 	}
 	err = root.Chtimes(name, time.Time{}, now)
 	if errors.Is(err, fs.ErrPermission) {
-		// The file has a different owner. Writing it again refreshes the time.
+		// The file has a different owner. Writing it again refreshes the time; one that this
+		// process may not read is left as it is.
+		if !account.Reads(d.dir, blobName(ref)) {
+			return false, d.refuse(ref)
+		}
 		return false, nil
 	}
 	if err == nil {
@@ -429,7 +480,11 @@ func (d *Disk) ensureShard(ref Ref) error {
 func (d *Disk) List(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for i := range d.shards {
-			infos, err := d.listShard(ctx, fmt.Sprintf("%02x", i))
+			shard := fmt.Sprintf("%02x", i)
+			infos, err := d.listShard(ctx, shard)
+			if errors.Is(err, fs.ErrPermission) {
+				err = d.refused("the stored files", shard)
+			}
 			if err != nil {
 				yield(Info{}, fmt.Errorf("list blobs: %w", err))
 				return
