@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -167,6 +168,9 @@ func (t *transfer) putFrom(
 	ctx context.Context, b blob.Batch, c record.Content, open func(ctx context.Context, ref blob.Ref) (blob.File, error),
 ) (cause, err error) {
 	f, cause := open(ctx, c.Ref)
+	if content.IsDenied(cause) {
+		return nil, cause // nothing is lost: somebody gives the right, and the copy begins again
+	}
 	if cause != nil {
 		return cause, ctx.Err()
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/base/ctxio"
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/depot/bucketstore"
@@ -75,6 +76,11 @@ type Verified struct {
 	// restored and hashed.
 	Cold     int64 `json:"cold,omitempty"`
 	Restored int64 `json:"restored,omitempty"`
+	// Denied is how many of the contents the user of this process may not read: nothing is
+	// known of their bytes. A fault says why.
+	Denied int64 `json:"denied,omitempty"`
+
+	why *account.DeniedError // of the last one of these
 }
 
 // Options are those of Run.
@@ -136,6 +142,14 @@ func (c *Checker) Run(ctx context.Context, opt Options, fault func(content.Fault
 			return v, err
 		}
 	}
+	var told *account.DeniedError
+	if !c.home.Placed {
+		var n int64
+		told, n = home.Denied(ctx, c.home.Dir)
+		if told != nil {
+			report(content.Denied(told, n))
+		}
+	}
 	lost := map[blob.Ref]bool{} // and reported already
 	if opt.Deep && c.home.Placed {
 		a, err := c.audit(ctx, opt.Repair, func(f content.Fault, ref blob.Ref) { lost[ref] = true; report(f) })
@@ -149,6 +163,12 @@ func (c *Checker) Run(ctx context.Context, opt Options, fault func(content.Fault
 	}
 	if err := c.verifyCold(ctx, opt, lost, report, &v, progress); err != nil {
 		return v, err
+	}
+	if v.Denied > 0 && told == nil {
+		report(content.Denied(v.why, v.Denied))
+	}
+	if v.Denied > 0 {
+		return v, nil // a check that has not read everything ends no suspicion
 	}
 	err = c.home.DB.Damages.Clear(ctx, slices.Collect(maps.Keys(suspected)))
 	if err == nil {
@@ -177,7 +197,7 @@ func (c *Checker) verifyContents(
 		v.Contents++
 		if !opt.Rows && !lost[content.Ref] {
 			f, gone, err := c.verifyContent(ctx, content, opt.Repair)
-			if err != nil {
+			if err = v.denied(err); err != nil {
 				return err
 			}
 			if f != nil {
@@ -193,9 +213,22 @@ func (c *Checker) verifyContents(
 	return nil
 }
 
+// denied counts a content that may not be read, and then returns nil.
+func (v *Verified) denied(err error) error {
+	why, ok := errors.AsType[*account.DeniedError](err)
+	if !ok {
+		return err
+	}
+	v.Denied, v.why = v.Denied+1, why
+	return nil
+}
+
 // countStrays counts the stored files that the index does not know.
 func (c *Checker) countStrays(ctx context.Context, v *Verified) error {
 	for info, err := range c.home.Blobs.List(ctx) {
+		if content.IsDenied(err) {
+			return nil // that is a fault already
+		}
 		if err != nil {
 			return err
 		}

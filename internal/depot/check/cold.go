@@ -49,7 +49,7 @@ func (c *Checker) verifyCold(
 				what = d.What
 			} else if errors.Is(err, fs.ErrNotExist) {
 				continue // it became plain, or was removed, meanwhile
-			} else if err != nil {
+			} else if err = v.denied(err); err != nil {
 				return err
 			}
 			v.Restored++
@@ -65,7 +65,7 @@ func (c *Checker) verifyCold(
 		} else if !c.home.Placed && row.PlainSince.IsZero() {
 			f, err = c.leftoverDamaged(ctx, row.Content, opt.Repair)
 		}
-		if err != nil {
+		if err = v.denied(err); err != nil {
 			return err
 		}
 		if f != nil {

@@ -129,6 +129,11 @@ func (c *Checker) scrubOne(ctx context.Context, st *ScrubState, row places.Numbe
 		return err
 	}
 	what, err := c.contents.Hash(ctx, row.Content, pace)
+	if content.IsDenied(err) {
+		c.contents.Report(err)
+		st.Position = row.Number
+		return nil
+	}
 	if err != nil {
 		return err
 	}

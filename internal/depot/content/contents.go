@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -20,8 +21,8 @@ import (
 )
 
 const (
-	reportAgain = time.Hour // between two log lines about one damaged content
-	maxReported = 4096      // damaged contents whose log lines are remembered
+	reportAgain = time.Hour // between two log lines about one content or path
+	maxReported = 4096      // contents and paths whose log lines are remembered
 )
 
 // ErrUnavailable means that the store of contents does not answer now, or refuses
@@ -31,8 +32,12 @@ var ErrUnavailable = blob.ErrUnavailable
 // IsAway reports whether an error says only that the database or the bucket does not
 // answer, which is logged when it begins and when it ends.
 func IsAway(err error) bool {
-	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, ErrUnavailable)
+	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, ErrUnavailable) && !IsDenied(err)
 }
+
+// IsDenied reports whether an error says that the user of this process may not read a stored
+// file. It is an ErrUnavailable too: it says nothing about the bytes.
+func IsDenied(err error) bool { return errors.As(err, new(*account.DeniedError)) }
 
 // Deleter returns the function that deletes the blobs of deleted records. A
 // blob in use stays without a record, as an interrupted add leaves it: the next
@@ -67,9 +72,9 @@ type Contents struct {
 	now    func() time.Time
 
 	mu       sync.Mutex
-	reported map[blob.Ref]time.Time // guarded by mu
-	pending  map[blob.Ref]string    // guarded by mu; damage that is not in the index yet
-	noting   sync.WaitGroup         // of the goroutine that brings it there
+	reported map[string]time.Time // by the content, or the path that is refused; guarded by mu
+	pending  map[blob.Ref]string  // guarded by mu; damage that is not in the index yet
+	noting   sync.WaitGroup       // of the goroutine that brings it there
 }
 
 // Open opens a content that the index lists. A damaged or missing one is logged
@@ -246,22 +251,36 @@ const noteTime = 5 * time.Second
 func (cs *Contents) Close() { cs.noting.Wait() }
 
 // Report logs an error that says that a content is damaged, once an hour for
-// each content, and records it for all processes.
+// each content, and records it for all processes. One that says that the process may not read
+// it is logged once an hour for what refuses, and is not recorded: other processes may.
 func (cs *Contents) Report(err error) {
+	if e, ok := errors.AsType[*account.DeniedError](err); ok {
+		if cs.due(e.Path) {
+			cs.log.Warn("stored files are not served, because this program may not read them", "path", e.Path, "why", e.What, "cure", e.Cure)
+		}
+		return
+	}
 	e, ok := errors.AsType[*blob.DamageError](err)
 	if !ok {
 		return
 	}
 	cs.Note(e.Ref, e.What)
+	if cs.due(e.Ref.String()) {
+		cs.log.Error("a stored file is damaged and is not served; run symdepot verify", "content", e.Ref.String(), "damage", e.What)
+	}
+}
+
+// due reports whether a log line about something is due, and that it is written now.
+func (cs *Contents) due(about string) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	now := cs.now()
-	if last, ok := cs.reported[e.Ref]; ok && now.Sub(last) < reportAgain {
-		return
+	if last, ok := cs.reported[about]; ok && now.Sub(last) < reportAgain {
+		return false
 	}
 	if cs.reported == nil || len(cs.reported) >= maxReported {
-		cs.reported = make(map[blob.Ref]time.Time)
+		cs.reported = make(map[string]time.Time)
 	}
-	cs.reported[e.Ref] = now
-	cs.log.Error("a stored file is damaged and is not served; run symdepot verify", "content", e.Ref.String(), "damage", e.What)
+	cs.reported[about] = now
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home/hometest"
@@ -83,6 +85,23 @@ func TestOpen(t *testing.T) {
 				t.Errorf("the log names the content: %v, want %v:\n%s", logged, h.says != "", r.Said)
 			}
 		})
+	}
+}
+
+// TestReportDenied: what this process may not read is logged once for what refuses, and is no
+// damage.
+func TestReportDenied(t *testing.T) {
+	r := open(t)
+	body := hometest.Sym("app", 1, 100)
+	r.Add(t, "app", "1", body)
+	for range 2 {
+		r.Contents.Report(fmt.Errorf("blob: %w", &account.DeniedError{Path: "/srv/blobs/28", What: "it is root's", Cure: "sudo chown"}))
+	}
+	if said := r.Said.String(); strings.Count(said, "/srv/blobs/28") != 1 || !strings.Contains(said, "it is root's") || !strings.Contains(said, "sudo chown") {
+		t.Errorf("the log says %q, want the folder once, why, and the cure", said)
+	}
+	if n, err := r.Contents.Suspected(t.Context()); err != nil || len(n) > 0 {
+		t.Errorf("%d contents are suspected, %v; want none", len(n), err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -21,6 +22,12 @@ type Fault struct {
 	MovedTo string `json:"moved_to,omitempty"`
 	// Remedy says how to get the content back.
 	Remedy string `json:"remedy,omitempty"`
+}
+
+// Denied returns the fault of n files and folders of a depot that the user of this process may
+// not use: why is what refuses the first one.
+func Denied(why *account.DeniedError, n int64) Fault {
+	return Fault{What: why.Of(n), Remedy: why.Cure}
 }
 
 // FaultFile is a file that is lost with a content.

@@ -1,6 +1,7 @@
 package display
 
 import (
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
@@ -111,6 +113,9 @@ func traceCases(t *testing.T) []traceCase {
 			Verdict: why.VerdictSources, Status: 200, Sources: ask(free), Lookups: lookup(answer.CachedOtherName, cached),
 		}, "unknown"},
 		{"the index fails", why.Trace{Verdict: why.VerdictFails, Status: 503, Err: home.ErrNoDatabase}, "unavailable"},
+		{"the store refuses", why.Trace{
+			Verdict: why.VerdictFails, Status: 503, Err: fmt.Errorf("blob: %w", &account.DeniedError{Root: "/srv/depot/blobs", Path: "/srv/depot/blobs/28"}),
+		}, "denied"},
 		{"the store fails", why.Trace{Verdict: why.VerdictFails, Status: 503, Err: content.ErrUnavailable}, "unavailable"},
 		{"fails", why.Trace{
 			Verdict: why.VerdictFails, Status: 500, Err: fs.ErrInvalid, Lookups: lookup(answer.Hit, pdb),

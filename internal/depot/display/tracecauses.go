@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
@@ -36,6 +37,8 @@ const addBuild = "symdepot add FOLDER-OF-THE-BUILD"
 // is said, and the last one is always true.
 var causes = []cause{
 	{
+		word: "denied", is: func(t *why.Trace) bool { return content.IsDenied(t.Err) }, text: deniedText, remedy: deniedRemedy,
+	}, {
 		word: "unavailable", is: verdict(why.VerdictFails), text: failure,
 		remedy: do("Try again in a few seconds; if that does not help, read the server's log.", "symdepot verify"),
 	}, {
@@ -289,6 +292,18 @@ func failure(t *why.Trace) string {
 		return "the stored files cannot be read now"
 	}
 	return "the depot cannot answer; its log says why"
+}
+
+// deniedText says what refuses, without the place of the depot, which not everybody who
+// asks need know.
+func deniedText(t *why.Trace) string {
+	e, _ := errors.AsType[*account.DeniedError](t.Err)
+	return "the file is stored, but the program may not read it: " + e.Inside()
+}
+
+func deniedRemedy(_ Traced, t *why.Trace) (text, command string) {
+	e, _ := errors.AsType[*account.DeniedError](t.Err)
+	return "Give the files of the depot back to their owner, on the machine of the depot; symdepot doctor tells of all.", e.Cure
 }
 
 // nearIn returns what comes near in a watched folder with an outcome; nil: nothing.

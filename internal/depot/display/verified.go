@@ -65,6 +65,9 @@ func Verified(w io.Writer, v check.Verified, st check.ScrubState, rows bool) {
 	if rows {
 		read = "the rows checked"
 	}
+	if v.Denied > 0 {
+		read = fmt.Sprintf("%s not read, because this program may not", term.Count(v.Denied, "content"))
+	}
 	fmt.Fprintf(w, "%s: %s, %s, %s", word, term.Count(v.Contents, "content"), term.Size(v.Bytes), read)
 	if v.Strays > 0 {
 		fmt.Fprintf(w, "; %s left by an interrupted add (gc takes them)", term.Count(v.Strays, "blob"))

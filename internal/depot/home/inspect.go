@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	"github.com/symdepot/symdepot/internal/index"
@@ -45,6 +46,10 @@ type Inspection struct {
 	Modes string
 	// Unwritable is the folder that this user may not write to; empty: there is none.
 	Unwritable string
+	// Denied is why a part of the depot's folder may not be used; nil: all of it may.
+	// DeniedFiles is how many files and folders that are.
+	Denied      *account.DeniedError
+	DeniedFiles int64
 	// Aside is how many damaged files were moved to AsideDir.
 	Aside    int
 	AsideDir string
@@ -89,6 +94,7 @@ func Inspect(ctx context.Context, where string, opt Options) (i Inspection, err 
 		}
 		i.Name, at = i.Dir, filepath.Join(i.Dir, "index.db")
 		opt.MustExist = true
+		i.Denied, i.DeniedFiles = Denied(ctx, i.Dir)
 		if _, err := prepare(i.Dir, opt); err != nil {
 			return i, fmt.Errorf("depot %s: %w", i.Name, err)
 		}

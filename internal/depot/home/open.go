@@ -162,6 +162,8 @@ func (h *Home) openIndex(ctx context.Context, at string, opt *Options) (err erro
 	switch {
 	case shared && errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
+	case err != nil && !shared:
+		return deniedIndex(h.Dir, err)
 	case err != nil:
 		return err
 	}

@@ -204,7 +204,7 @@ func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
 	}
 	if err != nil {
 		tr.Verdict, tr.Status, tr.Err = VerdictFails, 500, err
-		if content.IsAway(err) {
+		if content.IsAway(err) || content.IsDenied(err) {
 			tr.Status = 503
 		}
 	}

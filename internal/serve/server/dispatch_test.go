@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
@@ -95,6 +96,19 @@ func TestReadyWithoutStore(t *testing.T) {
 	s.routes.own.handler.(*ownPaths).ready = func(context.Context) error { return fmt.Errorf("bucket: %w", content.ErrUnavailable) }
 	if r := ask(s, "GET", "/readyz"); r.status != 200 || !strings.Contains(r.body, "object store") {
 		t.Errorf("readyz: %d %q, want 200 and the reason", r.status, r.body)
+	}
+}
+
+// TestNotReadyDenied: a server that may not read files of its depot is not ready. It names them, not
+// where the depot is.
+func TestNotReadyDenied(t *testing.T) {
+	s := newServer(t, Config{Depot: newDepot(t)})
+	s.routes.own.handler.(*ownPaths).ready = func(context.Context) error {
+		return fmt.Errorf("%w: %w", content.ErrUnavailable, &account.DeniedError{Root: "/srv/depot/blobs", Path: "/srv/depot/blobs/28", What: "it is root's"})
+	}
+	r := ask(s, "GET", "/readyz")
+	if r.status != 503 || r.header.Get("Retry-After") == "" || !strings.Contains(r.body, "blobs/28 may not be used: it is root's") || strings.Contains(r.body, "/srv") {
+		t.Errorf("readyz: %d %q, want 503, the folder below the depot, and why", r.status, r.body)
 	}
 }
 

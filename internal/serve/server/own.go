@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home"
@@ -52,21 +53,7 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 		s.text(x, http.StatusOK, "ok\n")
 	case "readyz":
 		h[wire.DepotHeader] = []string{s.depot.Fingerprint()}
-		err := s.answers(r.Context())
-		if errors.Is(err, content.ErrUnavailable) {
-			// All servers lose the store at the same moment. A balancer that stopped
-			// asking them would take the cached files away too.
-			s.text(x, http.StatusOK, "ready; the object store does not answer, so only files of the local cache are served\n")
-			return
-		}
-		if err != nil {
-			if !errors.Is(err, home.ErrNoDatabase) { // that is logged once
-				s.cfg.Log.Warn("not ready", "error", err)
-			}
-			s.fail(x, errStopped)
-			return
-		}
-		s.text(x, http.StatusOK, "ready\n")
+		s.readiness(x, s.answers(r.Context()))
 	case "metrics":
 		if s.seesAll(x) {
 			s.metrics.ServeHTTP(x, r)
@@ -94,6 +81,28 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 	default:
 		x.protocol = protocolNone
 		s.missing(x, r, p, missError{notFoundText})
+	}
+}
+
+// readiness answers whether the server can answer lookups: err is that of answers.
+func (s *ownPaths) readiness(x *exchange, err error) {
+	denied, isDenied := errors.AsType[*account.DeniedError](err)
+	switch {
+	case err == nil:
+		s.text(x, http.StatusOK, "ready\n")
+	case isDenied:
+		s.cfg.Log.Warn("not ready", "error", err, "cure", denied.Cure)
+		x.Header().Set("Retry-After", "5")
+		s.text(x, http.StatusServiceUnavailable, "not ready: "+denied.Inside()+"; symdepot doctor says what to do\n")
+	case errors.Is(err, content.ErrUnavailable):
+		// All servers lose the store at the same moment. A balancer that stopped
+		// asking them would take the cached files away too.
+		s.text(x, http.StatusOK, "ready; the object store does not answer, so only files of the local cache are served\n")
+	default:
+		if !errors.Is(err, home.ErrNoDatabase) { // that is logged once
+			s.cfg.Log.Warn("not ready", "error", err)
+		}
+		s.fail(x, errStopped)
 	}
 }
 
