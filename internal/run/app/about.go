@@ -43,6 +43,8 @@ func aboutServer(d *depot.Depot, conf *config.Config, g *guard) func(context.Con
 func readyCheck(ctx context.Context, d *depot.Depot) web.Check {
 	c := web.Check{Name: "Depot", State: web.CheckOK, Text: "the index and the stored files can be read"}
 	switch err := d.Ready(ctx); {
+	case content.IsDenied(err):
+		c.State, c.Text = web.CheckBad, err.Error()
 	case errors.Is(err, content.ErrUnavailable):
 		c.State, c.Text = web.CheckWarn, "the object store does not answer; only files of the local cache are served"
 	case err != nil:

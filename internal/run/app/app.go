@@ -84,6 +84,9 @@ func Serve(ctx context.Context, opt Options) error {
 	if err := s.openDepot(ctx); err != nil {
 		return err
 	}
+	if who := s.Site.ActsAs(); who != "" {
+		s.log.Info("root has started the server, which acts as the user who owns the depot", "user", who)
+	}
 	return s.run(ctx)
 }
 

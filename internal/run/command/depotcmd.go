@@ -101,6 +101,9 @@ type backupCmd struct {
 
 // Run copies the depot.
 func (c backupCmd) Run(a *session) error {
+	if err := a.site.GiveFolder(c.To); err != nil {
+		return err
+	}
 	where, err := a.site.OnDisk()
 	if err != nil {
 		return err

@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/symdepot/symdepot/internal/base/account"
+	"github.com/symdepot/symdepot/internal/base/address"
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
 
@@ -53,11 +55,12 @@ func exitCode(err error) int {
 	return ExitFailed
 }
 
-// describe adds the next step to errors that have one. dir is the depot that was opened, or "".
-func describe(err error, dir string) string {
+// describe adds the next step to errors that have one.
+func describe(err error, site *setup.Site) string {
 	var out outputError
 	var parse *kong.ParseError
 	var unfinished *lifecycle.UnfinishedError
+	var denied *account.DeniedError
 	switch {
 	case errors.As(err, &parse):
 		return commandLineText(parse)
@@ -70,24 +73,33 @@ func describe(err error, dir string) string {
 	case durable.IsNoSpace(err):
 		return fmt.Sprintf("%v\nThe disk is full; the depot is unchanged. "+
 			"Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
-	case errors.Is(err, fs.ErrPermission) && dir != "" && !writable(dir):
-		return fmt.Sprintf("%v\nThis user may not use the depot %s. Run the command as its owner, "+
-			"name a group of users with depot.group, or name another depot with --depot.", err, dir)
 	case errors.Is(err, fs.ErrPermission) && errors.As(err, new(*bucket.Error)):
 		return fmt.Sprintf("%v\nCheck the credentials of the bucket (AWS_ACCESS_KEY_ID and the like) and their rights.", err)
+	case errors.As(err, &denied):
+		return fmt.Sprintf("%v\nType: %s", err, denied.Cure)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Sprintf("%v\nCheck the owner and the permissions of the file.", err)
+		return fmt.Sprintf("%v\n%s", err, permission(site))
 	}
 	return err.Error()
 }
 
-// writable reports whether files can be made in a folder.
-func writable(dir string) bool {
-	f, err := os.CreateTemp(dir, ".symdepot-*")
-	if err != nil {
-		return false
+// permission is the next step after a file or folder was refused: what of the depot this user
+// may not use, if that is it.
+func permission(site *setup.Site) string {
+	dir := site.Opened()
+	if dir != "" && !address.IsDatabase(dir) {
+		why, n := home.Denied(context.Background(), dir)
+		switch {
+		case why == nil:
+		case why.Path == why.Root:
+			return fmt.Sprintf("This user may not use the depot %s. Run the command as its owner, name a group of users with depot.group, "+
+				"or name another depot with --depot.\n%v\nType: %s", dir, why, why.Cure)
+		default:
+			return fmt.Sprintf("%s.\nType: %s", why.Of(n), why.Cure)
+		}
 	}
-	_ = f.Close()
-	_ = os.Remove(f.Name())
-	return true
+	if who := site.ActsAs(); who != "" {
+		return fmt.Sprintf("The command acts as the user %s, who owns the depot. Name a folder in which that user may write.", who)
+	}
+	return "Check the owner and the permissions of the file."
 }

@@ -66,7 +66,7 @@ func (c pushCmd) Run(a *session) error {
 		return term.ErrNegative
 	}
 	ci.Failed(log, err)
-	fmt.Fprintln(a.stderr, "symdepot:", describe(err, a.site.Opened()))
+	fmt.Fprintln(a.stderr, "symdepot:", describe(err, a.site))
 	return term.Exit(code)
 }
 

@@ -65,6 +65,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	s := &session{console: a, site: &setup.Site{Depot: c.Depot, Blobs: c.Blobs}}
 	s.site.Note = func(text string) { fmt.Fprintln(stderr, "symdepot:", text) }
+	if term.IsTerminal(stderr) {
+		s.site.Acts = s.site.Note
+	}
 	var file *fs.PathError
 	switch {
 	case err == nil:
@@ -80,7 +83,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	code := exitCode(err)
 	if err != nil && code != ExitNo {
-		fmt.Fprintln(stderr, "symdepot:", describe(err, s.site.Opened()))
+		fmt.Fprintln(stderr, "symdepot:", describe(err, s.site))
 	}
 	if code == ExitUsage {
 		fmt.Fprintf(stderr, "Try: %s --help\n", commandOf(kctx, err))

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/base/address"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
@@ -140,12 +141,19 @@ func (e *examiner) depot(ctx context.Context) {
 		e.add("depot", Fault, err.Error(), "")
 		return
 	}
+	if _, err := setup.ActAsOwner(where); err != nil {
+		e.add("depot", Fault, err.Error(), "")
+		return
+	}
 	blobs := e.Blobs
 	if blobs == "" && where == e.Config.Depot.Dir {
 		blobs = e.Config.Depot.Blobs
 	}
 	var opt depot.Options
 	if err := setup.UseDepot(e.Config, where, blobs, &opt); err != nil {
+		if errors.Is(err, fs.ErrPermission) && e.denied(home.Denied(ctx, where)) {
+			return
+		}
 		do := "check the address and the credentials of the bucket"
 		switch {
 		case errors.Is(err, fs.ErrPermission):
@@ -183,6 +191,8 @@ func (e *examiner) depot(ctx context.Context) {
 	case errors.Is(err, home.ErrNewer), errors.Is(err, home.ErrUnreleased), errors.Is(err, home.ErrMoved):
 		e.add("depot", Fault, err.Error(), "")
 		return
+	case err != nil && e.denied(i.Denied, i.DeniedFiles):
+		return
 	case errors.Is(err, fs.ErrPermission):
 		e.add("depot", Fault, err.Error(), asOwner)
 		return
@@ -198,7 +208,7 @@ func (e *examiner) depot(ctx context.Context) {
 	e.add("depot", OK, fmt.Sprintf("%s: %s, %s, %s", i.Name, transactions, contents, term.Size(i.Stats.Bytes)), "")
 	e.database(&i)
 	e.tokens(i.Tokens)
-	if i.Unwritable != "" {
+	if !e.denied(i.Denied, i.DeniedFiles) && i.Unwritable != "" {
 		e.add("depot", Fault, "this user may not write to "+i.Unwritable+": nothing can be added",
 			"run the program as the owner of the depot, or share it with a group (depot.group)")
 	}
@@ -211,6 +221,20 @@ func (e *examiner) depot(ctx context.Context) {
 			term.Count(int64(i.Aside), "file"), i.AsideDir),
 			"run symdepot verify: what it names is lost until the same files are added again; then delete the files in that folder")
 	}
+}
+
+// denied adds the finding that n files and folders of the depot may not be used: why is what
+// refuses the first one. It reports whether there are any.
+func (e *examiner) denied(why *account.DeniedError, n int64) bool {
+	if why == nil {
+		return false
+	}
+	do := "type: " + why.Cure
+	if why.Path == why.Root {
+		do = strings.TrimPrefix(do+", or share the depot with a group (depot.group)", "type: , or ")
+	}
+	e.add("depot", Fault, why.Of(n), do)
+	return true
 }
 
 // slowAnswer is how long a small query may take.

@@ -28,9 +28,12 @@ type Site struct {
 	Blobs string
 	// Note is told what the person at the command line should know.
 	Note func(text string)
+	// Acts is told as whom a process of root acts; nil: it is not.
+	Acts func(text string)
 
 	conf   *config.Config // read already
 	opened string         // address of the opened depot
+	actsAs string         // see ActsAs
 }
 
 // Config reads the configuration once. named is the file of --config; empty: the usual one.
@@ -61,8 +64,36 @@ func (s *Site) ConfigFile(named string) string {
 	return path
 }
 
-// Dir returns the address of the depot.
+// Dir returns the address of the depot. A process of root acts as the owner of the depot's
+// folder from then on: see ActAsOwner.
 func (s *Site) Dir() (string, error) {
+	where, err := s.where()
+	if err != nil {
+		return "", err
+	}
+	local := where
+	if address.IsDatabase(where) {
+		conf, err := s.Config("")
+		if err != nil {
+			return "", err
+		}
+		local = conf.Depot.Local
+	}
+	who, err := ActAsOwner(local)
+	if who != "" {
+		s.actsAs = who
+		if s.Acts != nil {
+			s.Acts(fmt.Sprintf("the command acts as the user %s, who owns %s", who, local))
+		}
+	}
+	return where, err
+}
+
+// ActsAs returns the user as whom the process acts instead of root; empty: as nobody else.
+func (s *Site) ActsAs() string { return s.actsAs }
+
+// where returns the address of the depot.
+func (s *Site) where() (string, error) {
 	if s.Depot != "" {
 		return s.Depot, nil
 	}

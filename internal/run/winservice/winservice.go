@@ -69,7 +69,8 @@ func accountID(service string) string {
 
 // folderRights says who may use the folder of a service: Windows itself, its
 // administrators, and the service. Nothing is inherited from the folder above, where
-// every user of the machine may make files.
+// every user of the machine may make files. What is in the folder inherits these rights
+// (OICI), whoever makes it: so the service may use what an administrator adds to its depot.
 func folderRights(service string) string {
 	rights := "O:BAD:P"
 	for _, who := range []string{"SY", "BA", accountID(service)} {

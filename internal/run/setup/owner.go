@@ -1,0 +1,42 @@
+package setup
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/account"
+	"github.com/symdepot/symdepot/internal/base/address"
+)
+
+// ActAsOwner makes a process of root act as the user who owns the folder of a depot, or the
+// nearest folder above if that is missing: what root made there itself, the service of that
+// user could not use. It returns the name of that user; empty if nothing changes, because the
+// process is not root's, or because root owns the folder. After an error the process must end.
+func ActAsOwner(dir string) (user string, err error) {
+	if dir == "" || strings.Contains(dir, "://") || !account.IsRoot() {
+		return "", nil
+	}
+	owner, ok := account.OwnerOf(dir)
+	if !ok || owner.UID == 0 {
+		return "", nil
+	}
+	if err := owner.Become(); err != nil {
+		return "", fmt.Errorf("the folder %s belongs to the user %s: %v\nRun the command as that user: %s",
+			dir, owner.User(), err, owner.Sudo(account.Program()...))
+	}
+	return owner.User(), nil
+}
+
+// GiveFolder makes a folder in which a command writes for the depot, such as that of a backup,
+// and gives it to the owner of the depot if the command is one of root, before the process acts
+// as that user. A folder that holds something, or that is another user's, is left alone.
+func (s *Site) GiveFolder(folder string) error {
+	where, err := s.where()
+	if err != nil || address.IsDatabase(where) || !account.IsRoot() {
+		return err
+	}
+	if owner, ok := account.OwnerOf(where); ok && owner.UID != 0 {
+		return owner.Give(folder)
+	}
+	return nil
+}
