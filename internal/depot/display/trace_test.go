@@ -114,7 +114,7 @@ func traceCases(t *testing.T) []traceCase {
 		}, "unknown"},
 		{"the index fails", why.Trace{Verdict: why.VerdictFails, Status: 503, Err: home.ErrNoDatabase}, "unavailable"},
 		{"the store refuses", why.Trace{
-			Verdict: why.VerdictFails, Status: 503, Err: fmt.Errorf("blob: %w", &account.DeniedError{Root: "/srv/depot/blobs", Path: "/srv/depot/blobs/28"}),
+			Verdict: why.VerdictFails, Status: 503, Err: fmt.Errorf("blob: %w", &account.DeniedError{Root: "/srv/depot/blobs", Path: "/srv/depot/blobs/28", What: "it is root's", Cure: "sudo chown -R s:s /srv"}),
 		}, "denied"},
 		{"the store fails", why.Trace{Verdict: why.VerdictFails, Status: 503, Err: content.ErrUnavailable}, "unavailable"},
 		{"fails", why.Trace{
