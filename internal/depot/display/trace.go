@@ -104,11 +104,27 @@ func SortTraces(list []Trace) {
 // marks are the marks for terminals.
 var marks = map[string]string{MarkOK: "+", MarkNo: "x", MarkWarn: "!", MarkInfo: " "}
 
-// Print writes the trace as text: the result first, then the steps, then what to do.
-func (l *Trace) Print(w io.Writer) error {
+// Known reports whether the step says of a request only what everybody who sends it knows: the
+// form of its path, and who asks. The forms that a path does not have explain a path that has
+// none.
+func (s *TraceStep) Known() bool { return s.Step == "you" || s.Step == "path" && s.Mark != MarkNo }
+
+// Print writes the trace as text: the result first, then what to do, then the steps; those
+// that are Known only if all is set.
+func (l *Trace) Print(w io.Writer, all bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n  %s %s\n", term.Printable(l.Asked), marks[l.Mark()], l.Says)
-	for _, s := range l.Steps {
+	if l.Remedy != "" {
+		fmt.Fprintf(&b, "  %s\n", l.Remedy)
+	}
+	if l.Command != "" {
+		fmt.Fprintf(&b, "    %s\n", l.Command)
+	}
+	for i := range l.Steps {
+		s := &l.Steps[i]
+		if s.Known() && !all {
+			continue
+		}
 		fmt.Fprintf(&b, "\n  %s %-8s %s\n", marks[s.Mark], s.Step, s.Says)
 		for _, i := range s.Items {
 			text := i.Says
@@ -118,21 +134,15 @@ func (l *Trace) Print(w io.Writer) error {
 			fmt.Fprintf(&b, "      %s %s\n", marks[i.Mark], text)
 		}
 	}
-	if l.Remedy != "" {
-		fmt.Fprintf(&b, "\n  %s\n", l.Remedy)
-	}
-	if l.Command != "" {
-		fmt.Fprintf(&b, "    %s\n", l.Command)
-	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// PrintTraces writes one trace with all its steps, or a list of several with what to
-// do about those that find nothing.
-func PrintTraces(w io.Writer, list []Trace) error {
+// PrintTraces writes one trace as Trace.Print does, or a list of several with what to do about
+// those that find nothing.
+func PrintTraces(w io.Writer, list []Trace, all bool) error {
 	if len(list) == 1 {
-		return list[0].Print(w)
+		return list[0].Print(w, all)
 	}
 	var b strings.Builder
 	for i := range list {
@@ -158,4 +168,6 @@ type Traced struct {
 	Path  string // escaped
 	Token bool   // a token was removed from it
 	Who   string // who asks, and what they see, in one sentence
+	// MayAdd is set if those who read the trace may add files.
+	MayAdd bool
 }

@@ -44,6 +44,7 @@ func traceCases(t *testing.T) []traceCase {
 		h.Number, h.Added = 12, day
 		return h
 	}
+	aged := func(h answer.LookupHit, age uint32) answer.LookupHit { h.Object.DebugID.Age = age; return h }
 	pdb, pe := hit(symfile.PDB, "app.pdb"), hit(symfile.PE, "app.exe")
 	cached := hit(symfile.PDB, "app.pdb")
 	cached.Source = "microsoft"
@@ -169,6 +170,8 @@ func traceCases(t *testing.T) []traceCase {
 		}, "portable"},
 		{"no age", why.Trace{OtherAges: []answer.LookupHit{pdb}, Ageless: true}, "no-age"},
 		{"another age", why.Trace{OtherAges: []answer.LookupHit{pdb}}, "other-age"},
+		{"another age, to a reader", why.Trace{OtherAges: []answer.LookupHit{pdb}}, "other-age"},
+		{"several ages", why.Trace{OtherAges: []answer.LookupHit{aged(pdb, 1), aged(pdb, 1), aged(pdb, 26)}}, "other-age"},
 		{"another age of a portable PDB", why.Trace{OtherAges: []answer.LookupHit{hit(symfile.PortablePDB, "lib.pdb")}}, "other-age"},
 		{"another role", why.Trace{Lookups: lookup(answer.OtherRole, pe)}, "other-role"},
 		{"another role in a watched folder", why.Trace{Folders: near(answer.OtherRole)}, "other-role"},
@@ -206,13 +209,13 @@ func TestTraces(t *testing.T) {
 		if c.trace.Tries == nil && c.trace.Verdict != why.VerdictNotPath {
 			c.trace.Tries = []layout.Try{{Shape: "symstore", Looks: "a name, an id and the name again"}}
 		}
-		q := Traced{Asked: "http://x/app.pdb/1/app.pdb", Path: "/app.pdb/1/app.pdb", Token: c.name == "no path", Who: "You read all products."}
+		q := Traced{Asked: "http://x/app.pdb/1/app.pdb", Path: "/app.pdb/1/app.pdb", Token: c.name == "no path", Who: "You read all products.", MayAdd: c.name != "another age, to a reader"}
 		l := NewTrace(q, &c.trace)
 		if l.Cause != c.cause {
 			t.Errorf("%s: the cause is %q, want %q", c.name, l.Cause, c.cause)
 		}
 		var w strings.Builder
-		if err := l.Print(&w); err != nil {
+		if err := l.Print(&w, slices.Contains(whole, c.name)); err != nil {
 			t.Fatal(err)
 		}
 		var value any
@@ -224,7 +227,7 @@ func TestTraces(t *testing.T) {
 	}
 	SortTraces(all)
 	var w strings.Builder
-	if err := PrintTraces(&w, all); err != nil {
+	if err := PrintTraces(&w, all, false); err != nil {
 		t.Fatal(err)
 	}
 	g.add("all of them as a list", w.String(), nil)

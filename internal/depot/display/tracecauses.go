@@ -33,6 +33,30 @@ type cause struct {
 // addBuild is the command that adds a build.
 const addBuild = "symdepot add FOLDER-OF-THE-BUILD"
 
+// add is the remedy that somebody adds what is missing. A reader who may not add is told what
+// has to be done by those who publish the builds, without a command that the depot would refuse.
+func add(what string) func(Traced, *why.Trace) (string, string) {
+	return func(q Traced, _ *why.Trace) (text, command string) {
+		return byOwner(q, "add "+what), ownerCommand(q, addBuild)
+	}
+}
+
+// byOwner says what to do to somebody who may add files; others are told to ask for it.
+func byOwner(q Traced, act string) string {
+	if q.MayAdd {
+		return capital(act) + "."
+	}
+	return "Ask whoever publishes the builds to " + act + "."
+}
+
+// ownerCommand is a command for somebody who may add files; others have none.
+func ownerCommand(q Traced, command string) string {
+	if q.MayAdd {
+		return command
+	}
+	return ""
+}
+
 // causes are the reasons, those first that people can act on. The first one that is true
 // is said, and the last one is always true.
 var causes = []cause{
@@ -102,10 +126,10 @@ var causes = []cause{
 		},
 	}, {
 		word: "other-age", is: func(t *why.Trace) bool { return len(t.OtherAges) > 0 }, text: agesText,
-		remedy: do("Add the PDB of exactly the build that runs.", addBuild),
+		remedy: add("the PDB of exactly the build that runs"),
 	}, {
 		word: "other-role", is: either(outcome(answer.OtherRole), near(answer.OtherRole)), text: roleText,
-		remedy: do("Add the other file of the build: the debugger asks for a different one than the depot has.", addBuild),
+		remedy: add("the other file of the build: the debugger asks for a different one than the depot has"),
 	}, {
 		word: "ambiguous", is: outcome(answer.Ambiguous), text: says("no file has that name, and several files have that id"),
 		remedy: findByID,
@@ -126,8 +150,9 @@ var causes = []cause{
 		text: func(t *why.Trace) string {
 			return fmt.Sprintf("the depot holds %s of other builds, none with this id", term.Printable(t.Request.Name))
 		},
-		remedy: func(_ Traced, t *why.Trace) (text, command string) {
-			return "Add the build that has this id; the command lists the builds that are here.", "symdepot find " + word(t.Request.Name)
+		remedy: func(q Traced, t *why.Trace) (text, command string) {
+			const act = "add the build that has this id; the command lists the builds that are here"
+			return byOwner(q, act), "symdepot find " + word(t.Request.Name)
 		},
 	}, {
 		word: "paused", upstream: true,
@@ -147,7 +172,7 @@ var causes = []cause{
 			"symdepot config check"),
 	}, {
 		word: "unknown", upstream: true, is: func(*why.Trace) bool { return true }, text: nothingText,
-		remedy: do("Add the build that has this file.", addBuild),
+		remedy: add("the build that has this file"),
 	},
 }
 
@@ -163,7 +188,9 @@ func causeOf(t *why.Trace) *cause {
 func noText(is func(*why.Trace) bool) cause {
 	return cause{
 		word: "no-text", is: is, text: says("the debug information names this source, but its text is not held"),
-		remedy: do("Add the build again with its sources.", "symdepot add --sources DIR FOLDER-OF-THE-BUILD"),
+		remedy: func(q Traced, _ *why.Trace) (text, command string) {
+			return byOwner(q, "add the build again with its sources"), ownerCommand(q, "symdepot add --sources DIR FOLDER-OF-THE-BUILD")
+		},
 	}
 }
 
@@ -254,12 +281,12 @@ func formRemedy(q Traced, t *why.Trace) (text, command string) {
 	return "Ask for the file itself.", get(plainPath(q, t))
 }
 
-func removedRemedy(_ Traced, t *why.Trace) (text, command string) {
+func removedRemedy(q Traced, t *why.Trace) (text, command string) {
 	if r := t.Removed[0].Removal; !r.Until.IsZero() {
-		until := r.Until.UTC().Format("2006-01-02 15:04")
-		return fmt.Sprintf("Restore the transaction; that is possible until %s.", until), fmt.Sprintf("symdepot undo %d", r.Number)
+		act := "restore the transaction; that is possible until " + r.Until.UTC().Format("2006-01-02 15:04")
+		return byOwner(q, act), ownerCommand(q, fmt.Sprintf("symdepot undo %d", r.Number))
 	}
-	return "The transaction cannot be restored: add the build again.", addBuild
+	return "The transaction cannot be restored. " + byOwner(q, "add the build again"), ownerCommand(q, addBuild)
 }
 
 func findByID(_ Traced, t *why.Trace) (text, command string) {
@@ -337,17 +364,37 @@ func formText(t *why.Trace) string {
 }
 
 func agesText(t *why.Trace) string {
-	h := t.OtherAges[0]
-	asked, _ := askedAge(&t.Request)
-	if h.Object.Kind == symfile.PortablePDB {
-		return fmt.Sprintf("you ask for age %d, the depot holds a portable PDB of the same GUID, which has the age %s",
+	n, _ := askedAge(&t.Request)
+	asked := ageText(n)
+	first := t.OtherAges[0].Object.Kind
+	if first == symfile.PortablePDB {
+		return fmt.Sprintf("you ask for age %s, the depot holds a portable PDB of the same GUID, which has the age %s",
 			asked, symfile.PortableAge)
 	}
-	text := fmt.Sprintf("you ask for age %d, the depot holds age %d of the same GUID", asked, h.Object.DebugID.Age)
-	if h.Object.Kind == symfile.PDB {
+	var ages []string
+	for _, h := range t.OtherAges {
+		age := ageText(h.Object.DebugID.Age)
+		if h.Object.Kind != symfile.PortablePDB && !slices.Contains(ages, age) {
+			ages = append(ages, age)
+		}
+	}
+	held := "age " + ages[0]
+	if last := len(ages) - 1; last > 0 {
+		held = "ages " + strings.Join(ages[:last], ", ") + " and " + ages[last]
+	}
+	text := fmt.Sprintf("you ask for age %s, the depot holds %s of the same GUID", asked, held)
+	if first == symfile.PDB {
 		text += ": the PDB was linked again"
 	}
 	return text
+}
+
+// ageText prints an age as people read it, and as paths spell it where the two differ.
+func ageText(age uint32) string {
+	if age < 10 {
+		return strconv.FormatUint(uint64(age), 10)
+	}
+	return fmt.Sprintf("%d (path: …%x)", age, age)
 }
 
 // askedAge returns the age that a request asks for.

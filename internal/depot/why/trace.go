@@ -2,6 +2,7 @@
 package why
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -95,8 +96,8 @@ type Trace struct {
 	Request layout.Request
 	Tries   []layout.Try
 	Lookups []answer.TracedLookup
-	// Namesakes have the requested name and other ids, OtherAges the requested GUID
-	// and another age. Removed were removed. Hidden exist outside of the scope.
+	// Namesakes have the requested name and other ids. OtherAges have the requested GUID and
+	// another age: those of the requested name first, then by age. Removed were removed. Hidden exist outside of the scope.
 	Namesakes []answer.LookupHit
 	OtherAges []answer.LookupHit
 	// Ageless is set if the request has a GUID without an age; OtherAges are then the
@@ -591,10 +592,21 @@ func (t *Tracer) relatives(ctx context.Context, scope record.Scope, tr *Trace) e
 		case portable && slices.Contains(o.PortableIDs(), key.GUID.Upper()+strconv.FormatUint(uint64(key.Age), 16)):
 		case portable && key.Age == math.MaxUint32: // symfile.PortableAge
 		case o.Role&(symfile.Executable|symfile.Debug) == symfile.Executable:
-		case (ageless || o.DebugID.Age != key.Age) && len(tr.OtherAges) < maxNear:
+		case ageless || o.DebugID.Age != key.Age:
 			tr.OtherAges = append(tr.OtherAges, h)
 		}
 	}
+	name := symfile.Fold(req.Name)
+	slices.SortStableFunc(tr.OtherAges, func(a, b answer.LookupHit) int {
+		other := func(h answer.LookupHit) int {
+			if symfile.Fold(h.Object.Name) == name {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(other(a), other(b)), cmp.Compare(a.Object.DebugID.Age, b.Object.DebugID.Age))
+	})
+	tr.OtherAges = tr.OtherAges[:min(len(tr.OtherAges), maxNear)]
 	tr.Namesakes = slices.DeleteFunc(tr.Namesakes, func(h answer.LookupHit) bool {
 		return slices.ContainsFunc(append(slices.Clip(tr.OtherAges), tr.Portable...), func(o answer.LookupHit) bool { return o.Ref == h.Ref })
 	})

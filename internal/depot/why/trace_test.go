@@ -98,6 +98,13 @@ func TestTrace(t *testing.T) {
 			says: func(w *world, tr *why.Trace) (any, bool) {
 				return tr.OtherAges, len(tr.OtherAges) == 1 && tr.OtherAges[0].Ref == blob.Sum(w.body) && len(tr.Namesakes) == 0 && !tr.Ageless
 			}},
+		{name: "other ages, those of the name first", path: func(w *world) []string { return []string{pdbName, w.id[:32] + "2", pdbName} }, verdict: why.VerdictAbsent, status: 404,
+			before: func(t *testing.T, w *world) {
+				depottest.Add(t, w.Depot, depot.TxInfo{Product: "app"}, "aged.pdb", symtest.PDBOfAge(t, 26))
+			},
+			says: func(w *world, tr *why.Trace) (any, bool) {
+				return tr.OtherAges, len(tr.OtherAges) == 2 && tr.OtherAges[0].Ref == blob.Sum(w.body) && tr.OtherAges[1].Object.DebugID.Age == 26
+			}},
 		{name: "removed", path: in(pdbName, "", pdbName), verdict: why.VerdictAbsent, status: 404, before: func(t *testing.T, w *world) {
 			if _, err := w.Retention.Remove(t.Context(), w.number, "anna"); err != nil {
 				t.Fatal(err)

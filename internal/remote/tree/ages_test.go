@@ -2,7 +2,6 @@ package tree
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"strings"
@@ -14,32 +13,13 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// withAge returns hello-x64.pdb as if it had been linked again and again.
-func withAge(t *testing.T, age byte) []byte {
-	t.Helper()
-	b := symtest.Testdata(t, "pdb/hello-x64.pdb")
-	guid, err := hex.DecodeString("B6E0EFF975AE39004C4C44205044422E")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The age stands before the GUID in the info stream, and at offset 8 of
-	// the DBI stream, behind -1 and 19990903.
-	i := bytes.Index(b, guid)
-	j := bytes.Index(b, []byte{0xff, 0xff, 0xff, 0xff, 0x77, 0x09, 0x31, 0x01})
-	if i < 0 || j < 0 || b[i-4] != 1 || b[j+8] != 1 {
-		t.Fatalf("hello-x64.pdb is not what it was: %d %d", i, j)
-	}
-	b[i-4], b[j+8] = age, age
-	return b
-}
-
 // TestHigherAge: a PDB that is not found is replaced by the one with equal GUID
 // and the next higher age, or found under another of its keys.
 func TestHigherAge(t *testing.T) {
 	guid := pdbKey[:32]
 	ages := map[byte][]byte{}
 	for _, n := range []byte{2, 3, 16, 17} {
-		ages[n] = withAge(t, n)
+		ages[n] = symtest.PDBOfAge(t, n)
 	}
 	tiny := symtest.Testdata(t, "ppdb/tiny.pdb")
 	const tinyGUID = "EE4F138B1B2548FDBA63E986D370518F"

@@ -18,6 +18,7 @@ type whyCmd struct {
 	watchFlags
 	Store []string `help:"Also search this folder, as serve does: DIR[,layout=L]; repeatable." placeholder:"DIR" sep:"none"`
 	JSON  bool     `help:"Print one JSON object per request."`
+	All   bool     `name:"verbose" short:"v" help:"Also print which form the path has, and who asks."`
 	What  []string `arg:"" name:"what" help:"text:why_what"`
 }
 
@@ -64,7 +65,7 @@ func (c whyCmd) Run(a *session) error {
 				return err
 			}
 		}
-	} else if err := display.PrintTraces(a.stdout, all); err != nil {
+	} else if err := display.PrintTraces(a.stdout, all, c.All); err != nil {
 		return err
 	}
 	if !found {

@@ -57,6 +57,7 @@ func newTraces(t Tracing, accounts *Accounts, log *slog.Logger) *Traces {
 type viewer struct {
 	scope  answer.Scope
 	beyond bool   // also say what the scope hides
+	mayAdd bool   // the client may add files
 	who    string // in one sentence
 }
 
@@ -71,7 +72,7 @@ func (a *Traces) Viewer(r *Request, as string) (v viewer, err error) {
 		if r.Anonymous {
 			name = "You have sent no credentials"
 		}
-		v = viewer{r.Scope(), r.Rights.Admin, cmp.Or(r.Says, name+", and see "+productsText(r.Scope())+".")}
+		v = viewer{r.Scope(), r.Rights.Admin, r.WritesAny, cmp.Or(r.Says, name+", and see "+productsText(r.Scope())+".")}
 		return v, nil
 	case !r.Rights.Admin:
 		return v, &Problem{Word: "forbidden", Detail: "only a token with the scope admin traces for others"}
@@ -97,7 +98,7 @@ func (a *Traces) Viewer(r *Request, as string) (v viewer, err error) {
 		return v, BadParameter("as", "anonymous or token:ID is expected")
 	}
 	scope := (&Request{Principal: Principal{Rights: rights}}).Scope()
-	return viewer{scope, true, "Traced for a client " + name + ", which sees " + productsText(scope) + "."}, nil
+	return viewer{scope, true, r.WritesAny, "Traced for a client " + name + ", which sees " + productsText(scope) + "."}, nil
 }
 
 // productsText describes a scope.
@@ -148,7 +149,7 @@ func (a *Traces) trace(
 	if err != nil {
 		return display.Trace{}, err
 	}
-	l := display.NewTrace(display.Traced{Asked: q.Text, Path: q.Path(), Token: q.Token, Who: v.who}, t)
+	l := display.NewTrace(display.Traced{Asked: q.Text, Path: q.Path(), Token: q.Token, Who: v.who, MayAdd: v.mayAdd}, t)
 	l.Line, l.Times, l.Log = q.Line, q.Times, string(q.Outcome)
 	return l, nil
 }

@@ -110,7 +110,7 @@ func TestTraceTemplate(t *testing.T) {
 			}
 		}
 		var out strings.Builder
-		if err := l.Print(&out); err != nil || strings.ContainsAny(out.String(), "\x00\u202E\x1b") {
+		if err := l.Print(&out, true); err != nil || strings.ContainsAny(out.String(), "\x00\u202E\x1b") {
 			t.Errorf("the name %.20q is printed as %q, %v; want no hidden characters", name, out.String(), err)
 		}
 	}
