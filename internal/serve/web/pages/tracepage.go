@@ -141,6 +141,9 @@ func (f *frame) tracedItem(i display.TraceItem) itemView {
 func (p tracePages) tracePage(w *reply, r *web.Request, _ []string) error {
 	q := r.URL.Query()
 	t := p.traces
+	if text := q.Get("q"); text != "" && q.Get("path") == "" {
+		return seeOther(w, r, link(r.Base, "trace", nil, values("path", text, "as", q.Get("as")))) // as the search calls it
+	}
 	v := traceView{Text: strings.TrimSpace(q.Get("path")), As: q.Get("as"), MayAs: r.Rights.Admin, MaxLog: userquery.MaxLog}
 	if v.Text == "" && q.Get("name") != "" {
 		v.Text = strings.TrimSpace(q.Get("name") + " " + q.Get("id"))
