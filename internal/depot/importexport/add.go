@@ -63,17 +63,22 @@ var ErrUnreadable = errors.New("part of the input cannot be read")
 // leave out.
 var ErrLeftOut = errors.New("files would be left out")
 
+// vanished returns the error of a path that was given, and says it plainly if there is no such
+// file or folder.
+func vanished(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &scan.Skip{Path: path, Reason: scan.ReasonVanished, Err: err}
+	}
+	return err
+}
+
 // Add adds every symbol file below paths as one transaction. d may be nil in a dry
 // run. If there are no symbol files the error is depot.ErrEmpty; the result counts
 // then, too.
 func Add(ctx context.Context, d *depot.Depot, paths []string, opt AddOptions) (AddResult, error) {
 	for _, p := range paths {
-		_, err := os.Lstat(p)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = &scan.Skip{Path: p, Reason: scan.ReasonVanished, Err: err}
-		}
-		if err != nil {
-			return AddResult{}, err // a mistyped path must not become an empty transaction
+		if _, err := os.Lstat(p); err != nil {
+			return AddResult{}, vanished(p, err) // a mistyped path must not become an empty transaction
 		}
 	}
 	ad := newAdder(d, opt)

@@ -35,7 +35,7 @@ func NewImport(ctx context.Context, folder string, opt ImportOptions) (*Import, 
 		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err != nil {
-		return nil, err
+		return nil, vanished(folder, err)
 	}
 	info, err := os.Stat(abs)
 	if err != nil {
