@@ -361,3 +361,19 @@ func TestCatalogVersions(t *testing.T) {
 		}
 	})
 }
+
+// TestBundleIsNoSibling: the source bundle of a module has the name of its PDB. It is one of the
+// other files of the module, and no other build.
+func TestBundleIsNoSibling(t *testing.T) {
+	d, _ := newDepot(t)
+	pdb := testdata(t, "pdb/hello-x64.pdb")
+	bundle := sourceBundleOf(t, "hello-x64.pdb", "f9efe0b6-ae75-0039-4c4c-44205044422e-1")
+	add(t, d, "Game", pdb, file{"hello-x64.src.zip", bundle})
+	e, err := d.Catalog.Entry(t.Context(), answer.Scope{}, blob.Sum(pdb.body))
+	check1(t, err)
+	o := e.Objects[0]
+	is := func(p catalog.Partner) bool { return len(p.Held) == 1 && p.Held[0].Ref == blob.Sum(bundle) }
+	if !slices.ContainsFunc(o.Partners, is) || len(o.Siblings) != 0 {
+		t.Errorf("partners %+v, siblings %+v; want the bundle among the partners, and no siblings", o.Partners, o.Siblings)
+	}
+}

@@ -47,8 +47,8 @@ type EntryObject struct {
 	// Partners are the other files of the same module, and the names of those that are
 	// missing.
 	Partners []Partner
-	// Siblings are other objects of the same name, the newest ten; MoreSiblings says
-	// that there are others.
+	// Siblings are other objects of the same name, without the Partners, of the newest ten;
+	// MoreSiblings says that there are others.
 	Siblings     []record.Found
 	MoreSiblings bool
 }
@@ -147,6 +147,12 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 		if x.Siblings, x.MoreSiblings, err = l.Siblings(ctx, o, maxSiblings); err != nil {
 			return nil, err
 		}
+		// The name of a source bundle is that of its module: it is one of the partners already.
+		x.Siblings = slices.DeleteFunc(x.Siblings, func(s record.Found) bool {
+			return slices.ContainsFunc(x.Partners, func(p Partner) bool {
+				return slices.ContainsFunc(p.Held, func(h record.Found) bool { return h.Ref == s.Ref })
+			})
+		})
 		e.Objects = append(e.Objects, x)
 	}
 	made, failures, err := l.Forms(ctx, ref)
