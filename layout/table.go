@@ -33,6 +33,8 @@ type table struct {
 	// rank orders the layouts that a sampled path may fit, the most telling
 	// first; 0: the layout is not sampled.
 	rank int
+	// named: a folder has the files of a name below that name, by their keys.
+	named bool
 	// mixed: the layout is a part of Native.
 	mixed bool
 	// root is the folder that debuggers expect above the paths in a tree.
@@ -46,21 +48,22 @@ var buildIDKinds = []symfile.Kind{symfile.ELF}
 var tables = [...]table{
 	None: {},
 	SymStore: {
-		name: "symstore", paths: symstorePaths, parse: parseSymstore,
+		name: "symstore", named: true, paths: symstorePaths, parse: parseSymstore,
 		server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
 		records: SymStoreRecords, packing: PackCabinet, tiers: TiersProbed, symsrv: true, rank: 5, mixed: true,
 	},
 	Index2: {
-		name: "symstore_index2", paths: index2Paths, parse: parseIndex2,
+		name: "symstore_index2", named: true, paths: index2Paths, parse: parseIndex2,
 		server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
 		records: SymStoreRecords, packing: PackCabinet, tiers: TiersTwo, symsrv: true, rank: 6, marks: []string{"index2.txt"},
 	},
 	SSQP: {
-		name: "ssqp", paths: ssqpPaths, parse: parseSymstore, server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
+		name: "ssqp", named: true, paths: ssqpPaths, parse: parseSymstore,
+		server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
 		packing: PackCabinet, tiers: TiersOne, symsrv: true,
 	},
 	BreakpadTree: {
-		name: "breakpad", paths: breakpadPaths, parse: parseBreakpad,
+		name: "breakpad", named: true, paths: breakpadPaths, parse: parseBreakpad,
 		server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
 		rank: 7, mixed: true,
 	},
@@ -81,10 +84,12 @@ var tables = [...]table{
 		kinds: buildIDKinds, direct: true, rank: 4,
 	},
 	SlashSymbols: {
-		name: "slashsymbols", paths: slashPaths, parse: parseSlash, server: (*placeList).slash, folder: (*places).slash, direct: true,
+		name: "slashsymbols", named: true, paths: slashPaths, parse: parseSlash,
+		server: (*placeList).slash, folder: (*places).slash, direct: true,
 	},
 	Native: {
-		name: "native", paths: nativePaths, parse: parseNative, server: (*placeList).native, folder: (*places).native, keys: namedKeys,
+		name: "native", named: true, paths: nativePaths, parse: parseNative,
+		server: (*placeList).native, folder: (*places).native, keys: namedKeys,
 		packing: PackCabinet, tiers: TiersOne, symsrv: true,
 	},
 	Auto:     {name: "auto", tiers: TiersProbed, symsrv: true},
@@ -282,6 +287,15 @@ func (l Layout) Candidates(req *Request, lk symfile.Lookup) []Place {
 		folder(c)
 	}
 	return c.list
+}
+
+// NameFolders lists where in a folder of this layout the keys of the files of a name may be;
+// nil if its paths do not begin with a name and a key.
+func (l Layout) NameFolders(name string) [][]string {
+	if !l.table().named {
+		return nil
+	}
+	return nameFolders(name)
 }
 
 // KeyFolders lists where in a folder of this layout the other keys of the PDB

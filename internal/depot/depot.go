@@ -54,6 +54,8 @@ type Depot struct {
 	// Watched are the folders of builds and packages that are indexed in place. They are
 	// searched after the depot, and before its downloaded files.
 	Watched *inplace.Watched
+	// InPlace are all files that are served where they lie: Watched, and the served trees.
+	InPlace *inplace.Places
 	// Retention decides which transactions are kept.
 	Retention *lifecycle.Retention
 	// Tracer explains how requests are answered.
@@ -83,7 +85,6 @@ type Depot struct {
 	forms    *forms.Forms
 	lookups  *lookup.Lookups
 	links    srclink.Rules
-	inPlace  *inplace.Places
 	places   *search.Places
 	fetch    *fetch.Fetcher
 	queue    *jobs.Queue
@@ -165,7 +166,7 @@ func (d *Depot) Ready(ctx context.Context) error {
 // microsecond.
 func (d *Depot) Generation(ctx context.Context) (uint64, error) {
 	n, err := d.filter.Generation(ctx)
-	if d.inPlace.Exist() {
+	if d.InPlace.Exist() {
 		n = n*0x9e3779b97f4a7c15 + uint64(d.now().Unix()) // spread, so that no two moments collide
 	}
 	return n, err

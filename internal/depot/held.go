@@ -31,7 +31,7 @@ type Finder struct {
 }
 
 // FinderIn returns a Finder in a depot.
-func FinderIn(d *Depot) Finder { return Finder{d.db, d.lookups, d.inPlace, d.Open} }
+func FinderIn(d *Depot) Finder { return Finder{d.db, d.lookups, d.InPlace, d.Open} }
 
 // Held returns the file with which Open answers a request. Not found is fs.ErrNotExist.
 func (f Finder) Held(ctx context.Context, scope answer.Scope, req layout.Request) (Found, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/remote/tree"
 	"github.com/symdepot/symdepot/internal/remote/watch"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // unpackedAtOnce is more than the number of unpacked files of one watched folder that may be in
@@ -90,7 +91,7 @@ func TestInPlaceForAll(t *testing.T) {
 			check1(t, err)
 			d.Watched.Use([]*watch.Folder{f})
 			c.folder(t, f)
-			sym, cache := symbolsDepot{inPlace: d.inPlace}, symcacheDepot{inPlace: d.inPlace}
+			sym, cache := symbolsDepot{inPlace: d.InPlace}, symcacheDepot{inPlace: d.InPlace}
 			for _, by := range []struct {
 				who  string
 				open func(context.Context, layout.Request) (int64, error)
@@ -132,4 +133,46 @@ func closedSize(f *answer.File, err error) (int64, error) {
 		return 0, err
 	}
 	return f.Size, f.Close()
+}
+
+// TestServedFoldersSeen: the files of a served tree are found by their names, by those who may read
+// files without a product, and the tree is described to them.
+func TestServedFoldersSeen(t *testing.T) {
+	t.Parallel()
+	share, plain := filepath.Join(t.TempDir(), "share"), filepath.Join(t.TempDir(), "plain")
+	const id = "F9EFE0B6AE7500394C4C44205044422E1"
+	place(t, share, "hello-x64.pdb/"+id+"/hello-x64.pdb", []byte("a file that a listing does not read"))
+	place(t, share, "000Admin/server.txt", []byte("0000000001,add,file,07/29/2026,10:00:00,\"Game\",\"1\",\"\",\n"))
+	place(t, plain, ".build-id/aa/bb.debug", []byte("x"))
+	var opt Options
+	for _, dir := range []string{share, plain} {
+		s, err := tree.Open(t.Context(), dir, tree.Options{})
+		check1(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		opt.Sources = append(opt.Sources, s)
+	}
+	d := openWith(t, opt)
+	none := answer.Scope{Products: []string{"Game"}}
+	all := d.InPlace.ServedFolders(t.Context(), answer.Scope{})
+	if len(all) != 2 || all[0].Name != "share" || all[0].Transactions != 1 || !all[0].Lists || all[1].Name != "plain" || all[1].Lists || !all[1].Answers {
+		t.Errorf("the served folders are %+v", all)
+	}
+	if list := d.InPlace.ServedFolders(t.Context(), none); len(list) != 0 {
+		t.Errorf("a caller that may not read the folders sees %+v", list)
+	}
+	for text, want := range map[string]int{
+		"hello-x64.pdb": 1, "HELLO*": 1, "hello-x64.pdb/" + id + "/hello-x64.pdb": 1, `\\srv\s\hello-x64.pdb\` + id + `\hello-x64.pd_`: 1,
+		"hello-x64.pdb/" + id[:32] + "2/hello-x64.pdb": 0, "other.pdb": 0, "": 0, id: 0,
+	} {
+		list, err := d.InPlace.Find(t.Context(), answer.Scope{}, text, symfile.KindUnknown, 10)
+		if err != nil || len(list) != want {
+			t.Errorf("%q: %d files, %v; want %d", text, len(list), err, want)
+		}
+		if want > 0 && (len(list) == 0 || list[0].Path != "share/hello-x64.pdb/"+id+"/hello-x64.pdb" || list[0].Object.Kind != symfile.PDB) {
+			t.Errorf("%q: %+v", text, list)
+		}
+		if list, err := d.InPlace.Find(t.Context(), none, text, symfile.KindUnknown, 10); err != nil || len(list) != 0 {
+			t.Errorf("%q, by a caller that may not read it: %d files, %v; want none", text, len(list), err)
+		}
+	}
 }

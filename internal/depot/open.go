@@ -27,6 +27,7 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
+	"github.com/symdepot/symdepot/internal/remote/tree"
 )
 
 // Open opens the depot in a folder or, if where is a URL that begins with
@@ -88,7 +89,7 @@ func (d *Depot) openPlaces(opt *Options) {
 	})
 	d.Nodes = nodes.New(d.db, d.blobs, d.filter.Watch(), opt.Nodes, d.log)
 	d.Watched = inplace.NewWatched(d.dir, d.Nodes, d.blobs.Spool, d.log, d.now)
-	d.inPlace = inplace.New(d.Watched, opt.Sources, d.log)
+	d.InPlace = inplace.New(d.Watched, opt.Sources, d.log)
 	d.Sources = sourcefiles.New(sourcefiles.Parts{
 		DB: d.db, Blobs: d.blobs, Contents: d.contents, OpenHit: d.lookups.OpenHit, Log: d.log,
 	})
@@ -100,7 +101,7 @@ func (d *Depot) openPlaces(opt *Options) {
 	})
 	d.db.OnRewind(d.fetch.ForgetMemory)
 	d.places = search.New(search.Parts{
-		Lookups: d.lookups, Records: storerecords.New(opt.Records, d.db, d.lookups), Sources: d.Sources, InPlace: d.inPlace, Fetch: d.fetch,
+		Lookups: d.lookups, Records: storerecords.New(opt.Records, d.db, d.lookups), Sources: d.Sources, InPlace: d.InPlace, Fetch: d.fetch,
 		Make:        func(ctx context.Context, ask SymbolsAsk) (*answer.File, error) { return d.Symbols.Make(ctx, ask) },
 		SectionWait: opt.Limits.FirstByte, Tracer: opt.Tracer,
 	})
@@ -113,7 +114,7 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 	d.queue = jobs.New(d.db.Jobs, made)
 	_, servers := symcachework.SplitUpstreams(opt.Upstreams)
 	d.symcache, err = symcachework.New(ctx, symcachework.Options{
-		Depot: symcacheDepot{d.lookups, d.Cache, d.inPlace, d.places}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Queue: d.queue, Servers: servers,
+		Depot: symcacheDepot{d.lookups, d.Cache, d.InPlace, d.places}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Queue: d.queue, Servers: servers,
 		Make: opt.Transcode, Folders: opt.SymCache, Log: d.log, Now: d.now,
 	})
 	if err != nil {
@@ -121,7 +122,7 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 	}
 	d.Remote = &Remote{d.db, d.fetch, d.symcache}
 	work := symbolicate.New(symbolicate.Parts{
-		Depot: symbolsDepot{d.db, d.lookups, d.contents, d.inPlace, d.fetch},
+		Depot: symbolsDepot{d.db, d.lookups, d.contents, d.InPlace, d.fetch},
 		DB:    d.db, Blobs: d.blobs, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
 	}, opt.Symbols)
 	d.Symbols = &Symbols{work, d.lookups, d.contents, d.places}
@@ -131,6 +132,9 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 	d.Tracer = why.New(why.Parts{
 		DB: d.db, Fetch: d.fetch, Cold: d.Cold, Symbols: d.Symbols.SymbolsWork, SymCache: d.symcache,
 		Open: d.places.Open, OpenMade: d.Symbols.open, Get: d.places.Get, DownloadAnew: d.places.DownloadAnew,
+		Served: func(ctx context.Context, scope answer.Scope, name string, limit int) []record.Found {
+			return d.InPlace.FindServed(ctx, scope, tree.Query{Name: name}, limit)
+		},
 		Form: d.forms.Made, Compresses: forms.Compresses, HasCabinets: forms.HasCabinets, MakesCabinets: opt.MakeCabinets,
 	})
 	return nil

@@ -25,6 +25,7 @@ const (
 	ObjectsPath      = APIPath + "/objects"
 	MissesPath       = APIPath + "/misses"
 	JobsListPath     = APIPath + "/jobs"
+	ServedPath       = APIPath + "/served"
 )
 
 // Kinds of plans.

@@ -215,6 +215,33 @@ func ReadSearch(q string) (ReadAs, record.Query) {
 // readSearchPath reads a URL or a path. If it is no address of a symbol file, its last
 // part is read as a name.
 func readSearchPath(q string) (ReadAs, record.Query) {
+	segs := searchSegments(q)
+	if len(segs) == 0 {
+		return ReadName, record.Query{Name: symfile.Fold(q)}
+	}
+	if r, ok := SearchedPath(q); ok {
+		var iq record.Query
+		for _, l := range r.Lookups {
+			iq.IDs = append(iq.IDs, l.ID)
+		}
+		return ReadPath, iq
+	}
+	return ReadSearch(segs[len(segs)-1])
+}
+
+// SearchedPath reads the text of a search that is the URL or the path of a symbol file.
+func SearchedPath(q string) (layout.Request, bool) {
+	segs := searchSegments(strings.TrimSpace(q))
+	for from := range segs {
+		if r, err := layout.Route(segs[from:]); err == nil && len(r.Lookups) > 0 {
+			return r, true
+		}
+	}
+	return layout.Request{}, false
+}
+
+// searchSegments splits a URL or a path, without a token before the path.
+func searchSegments(q string) []string {
 	path := q
 	if u, err := url.Parse(q); err == nil && u.Scheme != "" && u.Host != "" {
 		path = u.EscapedPath()
@@ -227,21 +254,9 @@ func readSearchPath(q string) (ReadAs, record.Query) {
 		segs = append(segs, s)
 	}
 	if len(segs) > 2 && segs[0] == "t" {
-		segs = segs[2:] // a token before the path
+		segs = segs[2:]
 	}
-	if len(segs) == 0 {
-		return ReadName, record.Query{Name: symfile.Fold(q)}
-	}
-	for from := range segs {
-		if r, err := layout.Route(segs[from:]); err == nil && len(r.Lookups) > 0 {
-			var iq record.Query
-			for _, l := range r.Lookups {
-				iq.IDs = append(iq.IDs, l.ID)
-			}
-			return ReadPath, iq
-		}
-	}
-	return ReadSearch(segs[len(segs)-1])
+	return segs
 }
 
 // FileQuery selects files of a transaction or of a version.

@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/why"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -155,12 +156,17 @@ func objectItem(h answer.LookupHit, what string) TraceItem {
 	o := newObject(h.Object, h.Arch, h.Size, h.Features)
 	i := TraceItem{
 		Mark: MarkInfo, What: what, Name: term.Printable(h.Object.Name), ID: o.ID(), Kind: o.Kind,
-		SHA256: h.Ref.String(), Transaction: h.Number, Upstream: term.Printable(h.Source),
+		Transaction: h.Number, Upstream: term.Printable(h.Source),
+	}
+	if h.Ref != (blob.Ref{}) {
+		i.SHA256 = h.Ref.String()
 	}
 	i.Says = fmt.Sprintf("%s %s %s, %s", i.Name, o.Kind, i.ID, term.Size(h.Size))
 	switch {
 	case h.Source != "":
 		i.Says += ", downloaded from " + i.Upstream
+	case i.SHA256 == "":
+		i.Says += ", in the served folder " + term.Printable(strings.SplitN(h.Path, "/", 2)[0])
 	case h.Number > 0:
 		i.Says += fmt.Sprintf(", transaction %d of %s", h.Number, day(h.Added))
 	}

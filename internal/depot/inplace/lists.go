@@ -61,10 +61,8 @@ func (ws *Watched) Find(ctx context.Context, scope answer.Scope, q watch.Query, 
 	return list, nil
 }
 
-// Search looks for what a text means, read as Catalog.Objects reads it, in the folders of
-// the scope, at most limit objects. An empty text means nothing. kind may be
-// symfile.KindUnknown, which is any.
-func (ws *Watched) Search(ctx context.Context, scope answer.Scope, text string, kind symfile.Kind, limit int) ([]record.Found, error) {
+// search is Places.Find in the watched folders.
+func (ws *Watched) search(ctx context.Context, scope answer.Scope, text string, kind symfile.Kind, limit int) ([]record.Found, error) {
 	as, q := catalog.ReadSearch(text)
 	if as == catalog.ReadAll || len(text) > catalog.MaxSearch {
 		return nil, nil

@@ -30,7 +30,7 @@ type Places struct {
 // New returns the places of a depot. The trees are searched in their order; the caller closes
 // them.
 func New(watched *Watched, list []*tree.Folder, log *slog.Logger) *Places {
-	return &Places{watched, trees{list, log}}
+	return &Places{watched, newTrees(list, log)}
 }
 
 // Exist reports whether there are folders that are not in the index.

@@ -17,8 +17,17 @@ import (
 
 // trees are the folders that are served in place.
 type trees struct {
-	list []*tree.Folder
-	log  *slog.Logger
+	list    []*tree.Folder
+	log     *slog.Logger
+	looking map[*tree.Folder]chan struct{} // one for each of the lookers
+}
+
+func newTrees(list []*tree.Folder, log *slog.Logger) trees {
+	ts := trees{list, log, map[*tree.Folder]chan struct{}{}}
+	for _, f := range list {
+		ts.looking[f] = make(chan struct{}, lookers)
+	}
+	return ts
 }
 
 // open searches the folders in order. A folder that fails does not hide the next

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -47,6 +48,8 @@ type Parts struct {
 	OpenMade     func(context.Context, symbolicate.Answer) (*answer.File, error)
 	Get          func(context.Context, answer.Question) (*answer.File, error)
 	DownloadAnew func(context.Context, answer.Question) (*answer.File, error)
+	// Served lists files of a folded name in served folders, at most limit.
+	Served func(ctx context.Context, scope answer.Scope, name string, limit int) []record.Found
 	// Form returns what a tool has made of a content; fs.ErrNotExist: nothing yet.
 	Form func(ctx context.Context, ref blob.Ref, tool transcode.Tool) (record.Content, error)
 	// Compresses reports whether contents of a size are compressed, HasCabinets whether
@@ -539,10 +542,15 @@ func (t *Tracer) pdbLookup(o *symcachework.Outlook) []answer.TracedLookup {
 // near lists what comes near the file that was not found.
 func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error) {
 	db, scope, req := t.p.DB, ask.Scope.Index(), &tr.Request
-	if name := symfile.Fold(req.Name); name != "" {
+	var served []record.Found
+	if name := symfile.Fold(req.Name); name != "" && !strings.ContainsAny(name, "*?") {
 		if tr.Namesakes, err = index.Namesakes(ctx, db, scope, name, maxNear); err != nil {
 			return err
 		}
+		served = t.p.Served(ctx, ask.Scope, name, maxNear)
+	}
+	for _, f := range served[:min(len(served), maxNear-len(tr.Namesakes))] {
+		tr.Namesakes = append(tr.Namesakes, record.Hit{Stored: f.Stored, Role: f.Object.Role})
 	}
 	q := record.Query{}
 	lookups := req.Lookups
@@ -554,7 +562,7 @@ func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error)
 			q.IDs = append(q.IDs, l.ID)
 		}
 	}
-	if err := t.relatives(ctx, scope, tr); err != nil {
+	if err := t.relatives(ctx, scope, tr, served); err != nil {
 		return err
 	}
 	if len(q.IDs) > 0 {
@@ -568,8 +576,9 @@ func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error)
 	return nil
 }
 
-// relatives lists the files of the requested GUID that do not answer.
-func (t *Tracer) relatives(ctx context.Context, scope record.Scope, tr *Trace) error {
+// relatives lists the files of the requested GUID that do not answer. served are the files of
+// served folders that have the requested name.
+func (t *Tracer) relatives(ctx context.Context, scope record.Scope, tr *Trace, served []record.Found) error {
 	req := &tr.Request
 	key, ageless, ok := moduleKey(req)
 	if !ok {
@@ -581,7 +590,7 @@ func (t *Tracer) relatives(ctx context.Context, scope record.Scope, tr *Trace) e
 	}
 	_, _, functions := symbolicate.FormatOf(req)
 	tr.Ageless = ageless
-	for _, f := range found {
+	for _, f := range append(found, served...) {
 		o, h := &f.Object, record.Hit{Stored: f.Stored, Role: f.Object.Role}
 		portable := o.Kind == symfile.PortablePDB
 		switch {
@@ -608,7 +617,9 @@ func (t *Tracer) relatives(ctx context.Context, scope record.Scope, tr *Trace) e
 	})
 	tr.OtherAges = tr.OtherAges[:min(len(tr.OtherAges), maxNear)]
 	tr.Namesakes = slices.DeleteFunc(tr.Namesakes, func(h answer.LookupHit) bool {
-		return slices.ContainsFunc(append(slices.Clip(tr.OtherAges), tr.Portable...), func(o answer.LookupHit) bool { return o.Ref == h.Ref })
+		return slices.ContainsFunc(append(slices.Clip(tr.OtherAges), tr.Portable...), func(o answer.LookupHit) bool {
+			return o.Ref == h.Ref && (o.Ref != blob.Ref{} || o.Path == h.Path) // files of served folders have no Ref
+		})
 	})
 	return nil
 }

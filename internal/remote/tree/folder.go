@@ -53,6 +53,7 @@ type Folder struct {
 	tree  tree
 	store *symstore.Store
 	shelf *unpackCache
+	facts factsKept
 
 	mu     sync.Mutex
 	layout layout.Layout // guarded by mu

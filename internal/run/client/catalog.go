@@ -3,6 +3,8 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"net/url"
 	"slices"
 
@@ -81,6 +83,18 @@ func (a *API) Same(ctx context.Context, s depot.Same, each func(display.Found, b
 		}
 	}
 	return nil
+}
+
+// Served returns the folders that are served where they lie. A server that does not know the
+// question yet has none.
+func (a *API) Served(ctx context.Context) ([]display.ServedFolder, error) {
+	p, err := get[struct {
+		Items []display.ServedFolder `json:"items"`
+	}](ctx, a, wire.ServedPath, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return p.Items, err
 }
 
 // Missing calls each for the files that clients requested and did not get.

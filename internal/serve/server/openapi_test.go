@@ -172,6 +172,7 @@ func (w *apiWorld) apiReads(t *testing.T, plan string) map[string][]apiRead {
 		"/me":                          {{"", 200, 200}},
 		"/stats":                       {{"", 200, 403}},
 		"/workers":                     {{"", 200, 403}},
+		"/served":                      {{"", 200, 200}, {"?x=1", 400, 400}},
 		"/jobs":                        {{"", 200, 403}, {"?state=queued&kind=shout", 200, 403}, {"?state=x", 400, 403}},
 		"/jobs/stats":                  {{"", 200, 403}},
 		"/jobs/{job}":                  {{fmt.Sprint(w.job), 200, 403}, {"99", 404, 403}, {"x", 404, 403}},

@@ -25,7 +25,7 @@ type Config struct {
 	Retention Retention
 	Catalog   *catalog.Catalog
 	Files     depot.Finder
-	InPlace   *inplace.Watched
+	InPlace   *inplace.Places
 	Sources   *sourcefiles.Files
 	Upstreams *depot.Remote
 	Missing   *catalog.Missing
@@ -47,7 +47,8 @@ type Config struct {
 	Audit *auth.Audit
 	// Purged records a purge; nil: Audit does.
 	Purged func(auth.Event) error
-	// FoundInPlace is how many files of watched folders a search lists at most; 0 is 50.
+	// FoundInPlace is how many files of watched and served folders a search lists at most; 0 is
+	// 50.
 	FoundInPlace int
 	// Facts describes the server; nil: nothing is known.
 	Facts func(context.Context) Facts
@@ -66,7 +67,7 @@ type Config struct {
 
 // Use makes the parts of an open depot those of a configuration.
 func (c *Config) Use(d *depot.Depot) {
-	c.Depot, c.Retention, c.Catalog, c.Files, c.InPlace, c.Sources = d, d.Retention, d.Catalog, depot.FinderIn(d), d.Watched, d.Sources
+	c.Depot, c.Retention, c.Catalog, c.Files, c.InPlace, c.Sources = d, d.Retention, d.Catalog, depot.FinderIn(d), d.InPlace, d.Sources
 	c.Upstreams, c.Missing, c.Jobs, c.Stages, c.Tracing.Depot = d.Remote, d.Missing, d.Jobs(), d.Stages(), d.Tracer
 }
 

@@ -31,7 +31,7 @@ import (
 // Examiner says what files are that clients have, and what the depot has of them.
 type Examiner struct {
 	files   depot.Finder
-	inPlace *inplace.Watched
+	inPlace *inplace.Places
 	scratch string // the folder for temporary files
 	uploads *Uploads
 	// Arriving and Examining let few files arrive, and be read, at the same time.
@@ -113,7 +113,7 @@ func (a *Examiner) Examine(r *Request, f *SentFile) (e examined, err error) {
 // examination is one reading of a file.
 type examination struct {
 	files   depot.Finder
-	inPlace *inplace.Watched
+	inPlace *inplace.Places
 	scope   answer.Scope
 	f       *SentFile
 
@@ -178,7 +178,7 @@ func (x *examination) answer(ctx context.Context) (display.FileAnswer, error) {
 
 // add describes an object, also with the files of watched folders that have its ids.
 func (x *examination) add(ctx context.Context, a *display.FileAnswer, s depot.Same) error {
-	found, err := x.inPlace.Alike(ctx, x.scope, s.Object, MaxInPlace)
+	found, err := x.inPlace.Watched().Alike(ctx, x.scope, s.Object, MaxInPlace)
 	if err != nil {
 		return err
 	}
@@ -386,7 +386,7 @@ func Spellings(o symfile.Object) []NamedValue {
 	return list
 }
 
-// MaxInPlace is how many files of watched folders a search shows.
+// MaxInPlace is how many files of watched and served folders a search shows.
 const MaxInPlace = 50
 
 // Match says what the depot has of files that are given by name and id.

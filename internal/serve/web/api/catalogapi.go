@@ -28,11 +28,11 @@ func reading(r *web.Request, list string, parameters ...string) (q url.Values, l
 // catalogAPI answers requests for what the depot holds.
 type catalogAPI struct {
 	catalog      *catalog.Catalog
-	inPlace      *inplace.Watched
+	inPlace      *inplace.Places
 	transactions *web.Transactions
 	sources      *web.SourceLists
 	computing    *web.Gate
-	foundInPlace int // files of watched folders in an answer to a search
+	foundInPlace int // files of watched and served folders in an answer to a search
 }
 
 func (a catalogAPI) routes() []route {
@@ -44,6 +44,7 @@ func (a catalogAPI) routes() []route {
 		bare(on(http.MethodGet, "v1/objects/*/paths", a.listPaths)),
 		bare(on(http.MethodGet, "v1/objects/*/forms", a.listForms)),
 		on(http.MethodGet, "v1/objects/*/sources", a.listSources),
+		on(http.MethodGet, "v1/served", a.listServed),
 		on(http.MethodGet, "v1/products", a.listProducts),
 		on(http.MethodGet, "v1/versions", a.listVersions),
 		on(http.MethodGet, "v1/versions/diff", a.compareVersions),
@@ -79,10 +80,10 @@ func (a catalogAPI) listObjects(w http.ResponseWriter, r *web.Request, _ []strin
 	if err != nil {
 		return web.ListProblem(err, after)
 	}
-	// The files of watched folders come last. They have no other filter than the kind.
+	// The files of watched and served folders come last. They have no other filter than the kind.
 	ofKind := catalog.ObjectQuery{Text: query.Text, Kind: query.Kind, After: after, Limit: limit, Sort: query.Sort}
 	if p.Next == "" && query.Text != "" && query == ofKind {
-		found, err := a.inPlace.Search(r.Context(), r.Scope(), query.Text, query.Kind, max(1, min(a.foundInPlace, limit-len(p.Objects))))
+		found, err := a.inPlace.Find(r.Context(), r.Scope(), query.Text, query.Kind, max(1, min(a.foundInPlace, limit-len(p.Objects))))
 		if err != nil {
 			return err
 		}
@@ -200,6 +201,14 @@ func (a catalogAPI) listFiles(w http.ResponseWriter, r *web.Request, args []stri
 		return web.ListProblem(err, after)
 	}
 	return web.WriteList(w, r, "files", web.Describe(p.Files, display.NewFile), p.Next)
+}
+
+// listServed answers GET served.
+func (a catalogAPI) listServed(w http.ResponseWriter, r *web.Request, _ []string) error {
+	if err := errors.Join(web.OnlyParameters(r), r.MayRead()); err != nil {
+		return err
+	}
+	return web.WriteList(w, r, "served", web.Describe(a.inPlace.ServedFolders(r.Context(), r.Scope()), display.NewServedFolder), "")
 }
 
 // listProducts answers GET products.

@@ -18,7 +18,7 @@ import (
 type usageAPI struct {
 	space     web.SpaceUsage
 	stages    web.Stages
-	inPlace   *inplace.Watched
+	inPlace   *inplace.Places
 	computing *web.Gate
 	now       func() time.Time
 }
@@ -47,7 +47,7 @@ func (a usageAPI) usage(w http.ResponseWriter, r *web.Request, _ []string) error
 		return err
 	}
 	done()
-	return web.WriteJSON(w, http.StatusOK, display.NewUsage(u, quotas, web.WatchedFolders(r.Context(), a.inPlace)))
+	return web.WriteJSON(w, http.StatusOK, display.NewUsage(u, quotas, web.WatchedFolders(r.Context(), a.inPlace.Watched())))
 }
 
 // usageFilter reads the parameters of a request for the usage of days.

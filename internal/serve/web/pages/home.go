@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
 
@@ -17,6 +18,7 @@ import (
 type homePages struct {
 	depot   web.Depot
 	catalog *catalog.Catalog
+	inPlace *inplace.Places
 	remote  *depot.Remote
 	log     *slog.Logger
 }
@@ -33,7 +35,8 @@ type homeView struct {
 	Note    string // how to send a token, or ""
 	Clients []web.Client
 	Newest  []txRow
-	Empty   bool   // the depot holds nothing that the client may see
+	Empty   bool // the depot holds nothing that the client may see
+	Served  []display.ServedFolder
 	Health  string // in a line
 	Bad     bool   // something is wrong
 	Metrics string // the address of the metrics, or ""
@@ -100,6 +103,9 @@ func (p homePages) root(w *reply, r *web.Request, h Home) error {
 		v.Newest = append(v.Newest, row)
 	}
 	v.Empty = err == nil && len(txs) == 0
+	if r.MayRead() == nil {
+		v.Served = web.Describe(p.inPlace.ServedFolders(r.Context(), r.Scope()), display.NewServedFolder)
+	}
 	var held *depot.Stats
 	if st, ok := r.Totals(); ok && r.Rights.All {
 		held = &st

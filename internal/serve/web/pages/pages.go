@@ -39,9 +39,9 @@ type Pages struct {
 func New(a *web.Acts) *Pages {
 	around := &frames{version: a.Version, signsIn: a.SignIns != nil, takesForms: a.Forms != nil, accounts: a.Accounts}
 	plots := usagePlots{a.Retention, a.Now}
-	home := homePages{a.Depot, a.Catalog, a.Upstreams, a.Log}
+	home := homePages{a.Depot, a.Catalog, a.InPlace, a.Upstreams, a.Log}
 	all := slices.Concat(
-		catalogPages{a.Catalog, a.InPlace}.routes(),
+		catalogPages{a.Catalog, a.InPlace, a.Upstreams}.routes(),
 		txPages{a.Transactions, a.Depot, a.Retention, a.Retention, a.Catalog, a.Computing, a.Now}.routes(),
 		objectPages{a.Catalog, a.SourceLists, a.Tracing, a.Makes, a.Now}.routes(),
 		productPages{a.Catalog, a.Depot, a.Retention, a.Retention, plots, a.Forms, a.Computing}.routes(),

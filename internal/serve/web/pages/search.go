@@ -23,7 +23,8 @@ import (
 // catalogPages are the pages that search the depot.
 type catalogPages struct {
 	catalog *catalog.Catalog
-	inPlace *inplace.Watched
+	inPlace *inplace.Places
+	remote  *depot.Remote
 }
 
 func (p catalogPages) routes() []pageRoute {
@@ -32,19 +33,19 @@ func (p catalogPages) routes() []pageRoute {
 	}
 }
 
-// inPlaceRow is a file of a watched folder.
+// inPlaceRow is a file of a watched or served folder.
 type inPlaceRow struct {
 	objectRow
 	Path, Why string // the address of the trace
 	Away      bool   // the watched folder is away
 }
 
-// foundInPlace returns the files of watched folders that a search means.
+// foundInPlace returns the files of watched and served folders that a search means.
 func (p catalogPages) foundInPlace(f *frame, r *web.Request, text string, kind symfile.Kind) (list []inPlaceRow, err error) {
 	if text == "" {
 		return nil, nil
 	}
-	found, err := p.inPlace.Search(r.Context(), r.Scope(), text, kind, web.MaxInPlace)
+	found, err := p.inPlace.Find(r.Context(), r.Scope(), text, kind, web.MaxInPlace)
 	for _, o := range found {
 		row := inPlaceRow{objectRow: f.objectRow(o), Path: display.NewListed(o).InPlace, Away: o.Away}
 		row.Link = ""
@@ -226,10 +227,12 @@ type searchView struct {
 	Pages   pages
 	// Near are objects of the same name with other ids, if nothing was found.
 	Near table
-	// InPlace are the files of watched folders; of the filters, only the kind counts.
+	// InPlace are the files of watched and served folders; of the filters, only the kind counts.
 	InPlace []inPlaceRow
-	Why     string // the address of the trace
-	All     string // the search without filters, if there are some
+	// Unlisted says what is served and cannot be searched so, if nothing was found; or "".
+	Unlisted string
+	Why      string // the address of the trace
+	All      string // the search without filters, if there are some
 }
 
 // readAs says in words how the text of a search was understood.
@@ -281,10 +284,30 @@ func (p catalogPages) search(w *reply, r *web.Request, _ []string) error {
 		if err != nil {
 			return err
 		}
+		v.Unlisted = p.unlisted(r, found.ReadAs)
 		v.Near, v.Why = f.objects("Files of the same name", "", near), f.Ask("trace", "path", query.Text)
 	}
 	f.D = v
 	return w.print(r, http.StatusOK, "search", f)
+}
+
+// unlisted says which files are served that a search of the kind cannot find, or "".
+func (p catalogPages) unlisted(r *web.Request, as catalog.ReadAs) string {
+	var list []string
+	served := web.Describe(p.inPlace.ServedFolders(r.Context(), r.Scope()), display.NewServedFolder)
+	if text := display.UnsearchedText(served); text != "" {
+		list = append(list, text)
+	} else if len(served) > 0 && (as == catalog.ReadID || as == catalog.ReadContent) {
+		list = append(list, "the files of served folders are found by their names, not by an id")
+	}
+	if len(p.remote.Upstreams()) > 0 {
+		list = append(list, "the files of upstreams are served, but not listed")
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	text := strings.Join(list, "; ") + "."
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // badQuery returns the problem that an error of a query is.

@@ -16,7 +16,7 @@ import (
 // usagePages are the pages about disk space.
 type usagePages struct {
 	plots   usagePlots
-	inPlace *inplace.Watched
+	inPlace *inplace.Places
 }
 
 func (p usagePages) routes() []pageRoute {
@@ -84,7 +84,7 @@ func (p usagePages) showUsage(w *reply, r *web.Request, _ []string) error {
 	if r.Rights.All && r.Usage != nil {
 		v.Wanted = true
 		if u, quotas := r.Usage(r.Context()); u != nil {
-			total := display.NewUsage(u, quotas, web.WatchedFolders(r.Context(), p.inPlace))
+			total := display.NewUsage(u, quotas, web.WatchedFolders(r.Context(), p.inPlace.Watched()))
 			v.Total = &total
 			for _, s := range total.Products {
 				name := ""
