@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,15 +13,18 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 type findCmd struct {
 	serverFlags
 	watchFlags
+	storeFlags
 	JSON    bool     `help:"Print one JSON object per object found."`
 	Limit   int      `help:"Maximum number of objects." default:"100"`
 	Removed bool     `help:"Search the files that removals have hidden, and say when and why."`
@@ -48,14 +52,21 @@ func (c findCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
+	opt, closeStores, err := c.served(ws, c.Server)
+	if err != nil {
+		return err
+	}
+	defer closeStores()
 	p := findPrinter{json: c.JSON, out: term.NewJSONLines(a.stdout)}
 	if !c.JSON {
 		p.t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "TRANSACTIONS", "NAME", "")
 	}
 	missing := 0
-	if err := a.apiWith(c.serverFlags, depot.Options{}, ws.use, func(k *client.API) error {
+	var hints []string
+	if err := a.apiWith(c.serverFlags, opt, ws.use, func(k *client.API) error {
 		defer ws.close()
 		for _, q := range c.Query {
+			p.found = nil
 			n, err := c.one(a, k, q, &p)
 			if err != nil {
 				return err
@@ -64,8 +75,23 @@ func (c findCmd) Run(a *session) error {
 				missing++
 				fmt.Fprintf(a.stderr, "symdepot: not in the depot: %s\n", term.Printable(q))
 			}
+			if c.JSON {
+				continue
+			}
+			hint, err := c.hint(a, k, q, p.found)
+			if err != nil {
+				return err
+			}
+			hints = append(hints, hint...)
 		}
-		return nil
+		if missing == 0 || c.JSON {
+			return nil
+		}
+		served, err := k.Served(a.ctx)
+		if text := display.UnsearchedText(served); text != "" {
+			hints = append(hints, text+"; symdepot why PATH says whether one of them answers")
+		}
+		return err
 	}); err != nil {
 		return err
 	}
@@ -74,6 +100,9 @@ func (c findCmd) Run(a *session) error {
 			return err
 		}
 	}
+	for _, h := range hints {
+		fmt.Fprintln(a.stderr, "symdepot:", h)
+	}
 	if missing > 0 {
 		if !c.JSON {
 			ws.tell()
@@ -81,6 +110,45 @@ func (c findCmd) Run(a *session) error {
 		return term.ErrNegative
 	}
 	return nil
+}
+
+// maxSame is for how many ids a search by name looks for files of other names.
+const maxSame = 5
+
+// hint says what else a query may have meant: of a name that nothing has, the names that begin
+// with it; of a name that was found, the files of other names that have the same ids.
+func (c findCmd) hint(a *session, k *client.API, q string, found []display.Found) (hints []string, err error) {
+	if as, _ := catalog.ReadSearch(q); as != catalog.ReadName {
+		return nil, nil
+	}
+	if len(found) == 0 {
+		n, err := k.Find(a.ctx, q+"*", 1, func(display.Found) error { return nil })
+		if err == nil && n > 0 {
+			hints = append(hints, "there are files whose names begin so: symdepot find '"+term.Printable(q)+"*'")
+		}
+		return hints, err
+	}
+	var ids []string
+	for _, f := range found {
+		if id := f.ID(); id != "" && f.InPlace == "" && !slices.Contains(ids, id) && len(ids) < maxSame {
+			ids = append(ids, id)
+		}
+	}
+	for _, id := range ids {
+		var names []string
+		if _, err := k.Find(a.ctx, id, c.Limit, func(f display.Found) error {
+			if name := term.Printable(f.Name); symfile.Fold(f.Name) != symfile.Fold(q) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		if len(names) > 0 {
+			hints = append(hints, "of the same id: "+strings.Join(names, ", ")+"; symdepot find "+id)
+		}
+	}
+	return hints, nil
 }
 
 func (c findCmd) one(a *session, k *client.API, q string, p *findPrinter) (int, error) {
@@ -132,15 +200,17 @@ func objectsOf(a *session, f *scan.File) ([]depot.Same, error) {
 }
 
 type findPrinter struct {
-	json bool
-	out  term.JSONLines
-	t    *term.Table
+	json  bool
+	found []display.Found // of one query
+	out   term.JSONLines
+	t     *term.Table
 }
 
 func (p *findPrinter) print(l display.Found) error {
 	if p.json {
 		return p.out.Write(l)
 	}
+	p.found = append(p.found, l)
 	p.t.Row(l.Kind, l.Arch, l.ID(), term.Size(l.Size), numbers(l.Transactions), l.Name, l.Remark())
 	return nil
 }
@@ -180,31 +250,66 @@ func anyOr(product string) *string {
 
 // Run lists transactions.
 func (c listCmd) Run(a *session) error {
+	ws, err := watchFlags{}.folders(a, c.Server)
+	if err != nil {
+		return err
+	}
+	opt, closeStores, err := storeFlags{}.served(ws, c.Server)
+	if err != nil {
+		return err
+	}
+	defer closeStores()
 	f := depot.ListFilter{Product: anyOr(c.Product), Version: c.Version, Who: c.Who, Limit: c.Limit, Removed: c.All}
-	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
+	return a.api(c.serverFlags, opt, func(k *client.API) error {
 		if c.JSON {
 			out := term.NewJSONLines(a.stdout)
 			return k.Transactions(a.ctx, f, func(t display.Transaction) error { return out.Write(t) })
 		}
-		t := term.NewTable(a.stdout, "TX", "TIME", "PRODUCT", "VERSION", "OBJECTS", "SIZE", "WHO", "COMMENT")
-		n := 0
+		var list []display.Transaction
 		if err := k.Transactions(a.ctx, f, func(x display.Transaction) error {
-			n++
-			mark := ""
-			if !x.Removed.IsZero() {
-				mark = " (removed)"
-			}
-			t.Row(strconv.FormatInt(x.Transaction, 10)+mark, x.Time.Local().Format("2006-01-02 15:04"), x.Product, x.Version,
-				strconv.FormatInt(x.Objects, 10), term.Size(x.Bytes), x.Who, x.Comment)
+			list = append(list, x)
 			return nil
 		}); err != nil {
 			return err
 		}
-		if n == 0 {
+		if len(list) == 0 {
 			fmt.Fprintln(a.stderr, "symdepot: no transactions")
 		}
-		return t.Flush()
+		if err := printTransactions(a.stdout, list); err != nil {
+			return err
+		}
+		served, err := k.Served(a.ctx)
+		if text := display.ServedText(served); text != "" {
+			fmt.Fprintln(a.stderr, "symdepot:", text+"; symdepot import FOLDER brings the transactions of one into this list")
+		}
+		return err
 	})
+}
+
+// printTransactions prints a table, with the columns of class and branch if one has them.
+func printTransactions(w io.Writer, list []display.Transaction) error {
+	class := slices.ContainsFunc(list, func(x display.Transaction) bool { return x.Class != "" })
+	branch := slices.ContainsFunc(list, func(x display.Transaction) bool { return x.Branch != "" })
+	row := func(start []string, c, b string, end ...string) []string {
+		if class {
+			start = append(start, c)
+		}
+		if branch {
+			start = append(start, b)
+		}
+		return append(start, end...)
+	}
+	head := row([]string{"TX", "TIME", "PRODUCT", "VERSION"}, "CLASS", "BRANCH", "OBJECTS", "SIZE", "WHO", "COMMENT")
+	t := term.NewTable(w, head...)
+	for i := range list {
+		x, mark := &list[i], ""
+		if !x.Removed.IsZero() {
+			mark = " (removed)"
+		}
+		t.Row(row([]string{strconv.FormatInt(x.Transaction, 10) + mark, x.Time.Local().Format("2006-01-02 15:04"), x.Product, x.Version},
+			x.Class, x.Branch, strconv.FormatInt(x.Objects, 10), term.Size(x.Bytes), x.Who, x.Comment)...)
+	}
+	return t.Flush()
 }
 
 type showCmd struct {
@@ -240,15 +345,22 @@ func (c showCmd) Run(a *session) error {
 		s.Print(w)
 		fmt.Fprintln(w)
 		t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH", "")
+		var files []display.File
 		if err := k.Files(a.ctx, c.Number, func(f display.File) error {
-			remark := ""
+			files = append(files, f)
+			return nil
+		}); err != nil {
+			return err
+		}
+		slices.SortStableFunc(files, func(a, b display.File) int {
+			return cmp.Or(cmp.Compare(symfile.Fold(a.Name), symfile.Fold(b.Name)), cmp.Compare(a.ID(), b.ID()))
+		})
+		for i := range files {
+			f, remark := &files[i], ""
 			if f.Cold != nil {
 				remark = f.Cold.Text()
 			}
 			t.Row(f.Kind, f.ID(), term.Size(f.Size), f.Name, f.Path, remark)
-			return nil
-		}); err != nil {
-			return err
 		}
 		return t.Flush()
 	})

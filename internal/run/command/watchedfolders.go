@@ -70,6 +70,29 @@ func (ws *watchedFolders) tell() {
 	}
 }
 
+// storeFlags let a command know folders that a server serves where they lie.
+type storeFlags struct {
+	Store []string `help:"Also search this folder, as serve does: DIR[,layout=L]; repeatable." placeholder:"DIR" sep:"none"`
+}
+
+// served returns options for a depot with the served folders of the configuration and of the
+// flags; with a server, they are its own matter. A folder of the configuration that cannot be
+// opened is noted, and does not keep the command from reading the depot. The function closes them.
+func (f storeFlags) served(ws *watchedFolders, server string) (depot.Options, func(), error) {
+	if server != "" {
+		if len(f.Store) > 0 {
+			return depot.Options{}, nil, term.UsageError("--store does not go with --server, which knows its folders")
+		}
+		return depot.Options{}, func() {}, nil
+	}
+	opt, done, err := withStores(ws.a.console, ws.conf, f.Store)
+	if err != nil && len(f.Store) == 0 {
+		ws.notes = append(ws.notes, "served folders of the configuration were not searched: "+err.Error())
+		return depot.Options{}, func() {}, nil
+	}
+	return opt, done, err
+}
+
 // withStores returns options for a depot with the stores of a configuration, and those of
 // the flags --store. The function closes them.
 func withStores(a *console, conf *config.Config, flags []string) (opt depot.Options, done func(), err error) {

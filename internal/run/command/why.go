@@ -16,10 +16,10 @@ type whyCmd struct {
 	serverFlags
 	upstreamFlags
 	watchFlags
-	Store []string `help:"Also search this folder, as serve does: DIR[,layout=L]; repeatable." placeholder:"DIR" sep:"none"`
-	JSON  bool     `help:"Print one JSON object per request."`
-	All   bool     `name:"verbose" short:"v" help:"Also print which form the path has, and who asks."`
-	What  []string `arg:"" name:"what" help:"text:why_what"`
+	storeFlags
+	JSON bool     `help:"Print one JSON object per request."`
+	All  bool     `name:"verbose" short:"v" help:"Also print which form the path has, and who asks."`
+	What []string `arg:"" name:"what" help:"text:why_what"`
 }
 
 // Run explains requests.
