@@ -1,6 +1,7 @@
 package display
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -69,6 +70,19 @@ func NewFound(query string, f depot.Found, same *bool) Found {
 		}
 	}
 	return l
+}
+
+// Numbers are those of the newest transactions, at most five.
+func (f Found) Numbers() string {
+	var s []string
+	for i, n := range f.Transactions {
+		if i == 5 {
+			s = append(s, "…")
+			break
+		}
+		s = append(s, strconv.FormatInt(n, 10))
+	}
+	return strings.Join(s, ",")
 }
 
 // Remark holds the facts of a line of a table that have no column: whether the content is

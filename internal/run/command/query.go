@@ -1,24 +1,18 @@
 package command
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/objfile"
-	"github.com/symdepot/symdepot/symfile"
 )
 
 type findCmd struct {
@@ -75,22 +69,19 @@ func (c findCmd) Run(a *session) error {
 				missing++
 				fmt.Fprintf(a.stderr, "symdepot: not in the depot: %s\n", term.Printable(q))
 			}
-			if c.JSON {
-				continue
+			if !c.JSON {
+				hint, err := k.Hints(a.ctx, q, p.found, c.Limit)
+				if err != nil {
+					return err
+				}
+				hints = append(hints, hint...)
 			}
-			hint, err := c.hint(a, k, q, p.found)
-			if err != nil {
-				return err
-			}
-			hints = append(hints, hint...)
 		}
 		if missing == 0 || c.JSON {
 			return nil
 		}
-		served, err := k.Served(a.ctx)
-		if text := display.UnsearchedText(served); text != "" {
-			hints = append(hints, text+"; symdepot why PATH says whether one of them answers")
-		}
+		unlisted, err := k.Unlisted(a.ctx)
+		hints = append(hints, unlisted...)
 		return err
 	}); err != nil {
 		return err
@@ -110,45 +101,6 @@ func (c findCmd) Run(a *session) error {
 		return term.ErrNegative
 	}
 	return nil
-}
-
-// maxSame is for how many ids a search by name looks for files of other names.
-const maxSame = 5
-
-// hint says what else a query may have meant: of a name that nothing has, the names that begin
-// with it; of a name that was found, the files of other names that have the same ids.
-func (c findCmd) hint(a *session, k *client.API, q string, found []display.Found) (hints []string, err error) {
-	if as, _ := catalog.ReadSearch(q); as != catalog.ReadName {
-		return nil, nil
-	}
-	if len(found) == 0 {
-		n, err := k.Find(a.ctx, q+"*", 1, func(display.Found) error { return nil })
-		if err == nil && n > 0 {
-			hints = append(hints, "there are files whose names begin so: symdepot find '"+term.Printable(q)+"*'")
-		}
-		return hints, err
-	}
-	var ids []string
-	for _, f := range found {
-		if id := f.ID(); id != "" && f.InPlace == "" && !slices.Contains(ids, id) && len(ids) < maxSame {
-			ids = append(ids, id)
-		}
-	}
-	for _, id := range ids {
-		var names []string
-		if _, err := k.Find(a.ctx, id, c.Limit, func(f display.Found) error {
-			if name := term.Printable(f.Name); symfile.Fold(f.Name) != symfile.Fold(q) && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-			return nil
-		}); err != nil {
-			return nil, err
-		}
-		if len(names) > 0 {
-			hints = append(hints, "of the same id: "+strings.Join(names, ", ")+"; symdepot find "+id)
-		}
-	}
-	return hints, nil
 }
 
 func (c findCmd) one(a *session, k *client.API, q string, p *findPrinter) (int, error) {
@@ -211,20 +163,8 @@ func (p *findPrinter) print(l display.Found) error {
 		return p.out.Write(l)
 	}
 	p.found = append(p.found, l)
-	p.t.Row(l.Kind, l.Arch, l.ID(), term.Size(l.Size), numbers(l.Transactions), l.Name, l.Remark())
+	p.t.Row(l.Kind, l.Arch, l.ID(), term.Size(l.Size), l.Numbers(), l.Name, l.Remark())
 	return nil
-}
-
-func numbers(ns []int64) string {
-	var s []string
-	for i, n := range ns {
-		if i == 5 {
-			s = append(s, "…")
-			break
-		}
-		s = append(s, strconv.FormatInt(n, 10))
-	}
-	return strings.Join(s, ",")
 }
 
 // lsCmd is listCmd by the name that hands know.
@@ -275,7 +215,7 @@ func (c listCmd) Run(a *session) error {
 		if len(list) == 0 {
 			fmt.Fprintln(a.stderr, "symdepot: no transactions")
 		}
-		if err := printTransactions(a.stdout, list); err != nil {
+		if err := display.PrintTransactions(a.stdout, list); err != nil {
 			return err
 		}
 		served, err := k.Served(a.ctx)
@@ -284,32 +224,6 @@ func (c listCmd) Run(a *session) error {
 		}
 		return err
 	})
-}
-
-// printTransactions prints a table, with the columns of class and branch if one has them.
-func printTransactions(w io.Writer, list []display.Transaction) error {
-	class := slices.ContainsFunc(list, func(x display.Transaction) bool { return x.Class != "" })
-	branch := slices.ContainsFunc(list, func(x display.Transaction) bool { return x.Branch != "" })
-	row := func(start []string, c, b string, end ...string) []string {
-		if class {
-			start = append(start, c)
-		}
-		if branch {
-			start = append(start, b)
-		}
-		return append(start, end...)
-	}
-	head := row([]string{"TX", "TIME", "PRODUCT", "VERSION"}, "CLASS", "BRANCH", "OBJECTS", "SIZE", "WHO", "COMMENT")
-	t := term.NewTable(w, head...)
-	for i := range list {
-		x, mark := &list[i], ""
-		if !x.Removed.IsZero() {
-			mark = " (removed)"
-		}
-		t.Row(row([]string{strconv.FormatInt(x.Transaction, 10) + mark, x.Time.Local().Format("2006-01-02 15:04"), x.Product, x.Version},
-			x.Class, x.Branch, strconv.FormatInt(x.Objects, 10), term.Size(x.Bytes), x.Who, x.Comment)...)
-	}
-	return t.Flush()
 }
 
 type showCmd struct {
@@ -332,19 +246,8 @@ func (c showCmd) Run(a *session) error {
 			}
 			return k.Files(a.ctx, c.Number, func(f display.File) error { return out.Write(f) })
 		}
-		w, by := a.stdout, term.Printable(s.Who)
-		if s.Host != "" {
-			by += " on " + term.Printable(s.Host)
-		}
-		fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s\n  objects  %d, %s\n",
-			s.Transaction.Transaction, s.Time.Local().Format(time.RFC3339), term.Printable(s.Product), term.Printable(s.Version),
-			term.Printable(s.Comment), by, s.Objects, term.Size(s.Bytes))
-		if o := s.Origin; o != nil {
-			fmt.Fprintf(w, "  origin   %s of %s\n", term.Printable(o.Number), term.Printable(o.Store))
-		}
-		s.Print(w)
-		fmt.Fprintln(w)
-		t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH", "")
+		s.PrintWhole(a.stdout)
+		fmt.Fprintln(a.stdout)
 		var files []display.File
 		if err := k.Files(a.ctx, c.Number, func(f display.File) error {
 			files = append(files, f)
@@ -352,17 +255,7 @@ func (c showCmd) Run(a *session) error {
 		}); err != nil {
 			return err
 		}
-		slices.SortStableFunc(files, func(a, b display.File) int {
-			return cmp.Or(cmp.Compare(symfile.Fold(a.Name), symfile.Fold(b.Name)), cmp.Compare(a.ID(), b.ID()))
-		})
-		for i := range files {
-			f, remark := &files[i], ""
-			if f.Cold != nil {
-				remark = f.Cold.Text()
-			}
-			t.Row(f.Kind, f.ID(), term.Size(f.Size), f.Name, f.Path, remark)
-		}
-		return t.Flush()
+		return display.PrintFiles(a.stdout, files)
 	})
 }
 
