@@ -157,7 +157,7 @@ func verbs() []verb {
 		{"Same", func(ctx context.Context, a *API) (string, error) {
 			same := depot.Same{}
 			same.Object.Kind = symfile.PDB
-			return "", a.Same(ctx, same, func(display.Found, bool) error { return nil })
+			return "", a.same(ctx, same, func(display.Found, bool) error { return nil })
 		}, ""},
 		{"Missing", func(ctx context.Context, a *API) (string, error) {
 			n := 0

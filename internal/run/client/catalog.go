@@ -43,10 +43,10 @@ func (a *API) Find(ctx context.Context, text string, limit int, each func(displa
 // sameObjects is how many objects are shown that have the ids of a local file.
 const sameObjects = 100
 
-// Same calls each for the objects that have the ids or the content of an object of a local
+// same calls each for the objects that have the ids or the content of an object of a local
 // file, and says whether the content is the same. Of objects in watched folders that is not
 // known; they have no SHA256.
-func (a *API) Same(ctx context.Context, s depot.Same, each func(display.Found, bool) error) error {
+func (a *API) same(ctx context.Context, s depot.Same, each func(display.Found, bool) error) error {
 	type key struct{ sha, place, name string }
 	have := map[key]bool{}
 	var found []display.Listed

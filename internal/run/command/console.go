@@ -1,19 +1,16 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os/user"
-	"regexp"
-	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/run/setup"
+	"github.com/symdepot/symdepot/internal/run/version"
 )
 
 // Options say which program the commands are, and what differs in tests. The zero value is a
@@ -54,55 +51,7 @@ func (a *console) downloads() depot.Limits {
 }
 
 // version is the version of the program.
-func (o Options) version() string {
-	version := o.release()
-	if bi, ok := debug.ReadBuildInfo(); ok && version == "devel" && bi.Main.Version != "" {
-		return bi.Main.Version
-	}
-	return version
-}
-
-// release is the version of a release, or "devel".
-func (o Options) release() string { return cmp.Or(o.Version, "devel") }
-
-// versionText is the program with its version, its commit and its platform.
-func (o Options) versionText() string {
-	commit := ""
-	if bi, ok := debug.ReadBuildInfo(); ok && o.release() == "devel" {
-		commit = " (" + commitText(bi) + ")"
-	}
-	return fmt.Sprintf("symdepot %s%s %s %s/%s", o.version(), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// pseudoVersion is the version of a module at a commit without a tag: the time and the commit
-// stand at its end.
-var pseudoVersion = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(?:\+|$)`)
-
-// commitText says which commit a program was built from. go build notes it, go install leaves it
-// in the version of the module, go run notes it only if asked.
-func commitText(bi *debug.BuildInfo) string {
-	commit, modified := "", false
-	for _, s := range bi.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			commit = s.Value
-		case "vcs.modified":
-			modified = s.Value == "true"
-		}
-	}
-	if m := pseudoVersion.FindStringSubmatch(bi.Main.Version); m != nil && commit == "" {
-		commit = m[1]
-	}
-	switch {
-	case commit == "" && bi.Main.Version != "" && bi.Main.Version != "(devel)":
-		return "the commit of that tag"
-	case commit == "":
-		return "commit not recorded: go run -buildvcs=true or go build records it"
-	case modified:
-		return "commit " + commit[:min(12, len(commit))] + ", with changes"
-	}
-	return "commit " + commit[:min(12, len(commit))]
-}
+func (o Options) version() string { return version.Of(o.Version) }
 
 // nothing reports on standard error that a list is empty. The answer is no.
 func (a *console) nothing(what string) error {

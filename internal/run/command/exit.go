@@ -9,7 +9,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/symdepot/symdepot/internal/base/account"
-	"github.com/symdepot/symdepot/internal/base/address"
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
@@ -78,28 +77,7 @@ func describe(err error, site *setup.Site) string {
 	case errors.As(err, &denied):
 		return fmt.Sprintf("%v\nType: %s", err, denied.Cure)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Sprintf("%v\n%s", err, permission(site))
+		return fmt.Sprintf("%v\n%s", err, site.Permission())
 	}
 	return err.Error()
-}
-
-// permission is the next step after a file or folder was refused: what of the depot this user
-// may not use, if that is it.
-func permission(site *setup.Site) string {
-	dir := site.Opened()
-	if dir != "" && !address.IsDatabase(dir) {
-		why, n := home.Denied(context.Background(), dir)
-		switch {
-		case why == nil:
-		case why.Path == why.Root:
-			return fmt.Sprintf("This user may not use the depot %s. Run the command as its owner, name a group of users with depot.group, "+
-				"or name another depot with --depot.\n%v\nType: %s", dir, why, why.Cure)
-		default:
-			return fmt.Sprintf("%s.\nType: %s", why.Of(n), why.Cure)
-		}
-	}
-	if who := site.ActsAs(); who != "" {
-		return fmt.Sprintf("The command acts as the user %s, who owns the depot. Name a folder in which that user may write.", who)
-	}
-	return "Check the owner and the permissions of the file."
 }

@@ -151,6 +151,9 @@ func describeNode(n *kong.Node) manual.Command {
 	if first, rest, ok := strings.Cut(n.Help, "\n\n"); ok { // the program's own description
 		c.Help, c.Detail = first, rest
 	}
+	if n.Group != nil {
+		c.Group = n.Group.Title
+	}
 	for _, p := range n.Positional {
 		c.Args = append(c.Args, manual.Arg{Name: p.Name, Help: p.Help})
 	}
@@ -237,26 +240,5 @@ func printHelp(opt kong.HelpOptions, ctx *kong.Context) error {
 	case short && n == ctx.Model.Node:
 		_, err = fmt.Fprintln(ctx.Stdout, `Run "symdepot help all" for all commands with those below them.`)
 	}
-	return err
-}
-
-// printFirstScreen prints what symdepot alone answers: the first steps, and the names of all
-// commands by group.
-func printFirstScreen(w io.Writer, app *kong.Application) error {
-	var b strings.Builder
-	b.WriteString(firstSteps)
-	var group *kong.Group
-	for _, n := range app.Children {
-		switch {
-		case n.Hidden:
-		case group == nil || n.Group.Key != group.Key:
-			group = n.Group
-			fmt.Fprintf(&b, "\n%s\n  %s", group.Title, n.Name)
-		default:
-			b.WriteString(", " + n.Name)
-		}
-	}
-	b.WriteString("\n\nOne line for each command: symdepot --help\nOne command, with examples: symdepot help COMMAND\n")
-	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -25,20 +25,20 @@ type identifyCmd struct {
 
 // Run identifies every file below the paths.
 func (c identifyCmd) Run(a *session) error {
-	p := &identified{console: a.console, json: c.JSON, sources: c.Sources, named: c.Paths, out: term.NewJSONLines(a.stdout)}
-	files := &display.Files{Paths: c.Paths, Left: p.left}
-	if err := c.examiner(p, files); err != nil {
+	p := &display.IdentifiedPrinter{JSON: c.JSON, Sources: c.Sources, Named: c.Paths}
+	files := &display.Files{Paths: c.Paths, Left: p.Left}
+	if err := c.examiner(a.console, p, files); err != nil {
 		return err
 	}
-	p.begin(c.Server != "")
+	p.Begin(a.stdout, c.Server != "")
 	unreadable, err := files.Each(a.ctx)
 	if err != nil {
 		return err
 	}
-	if err := p.end(); err != nil {
+	if err := p.End(); err != nil {
 		return err
 	}
-	if p.found > 0 || unreadable != nil {
+	if p.Found > 0 || unreadable != nil {
 		return unreadable
 	}
 	switch {
@@ -55,7 +55,7 @@ func (c identifyCmd) Run(a *session) error {
 }
 
 // examiner sets what examines the files: this machine, or the server.
-func (c identifyCmd) examiner(p *identified, files *display.Files) error {
+func (c identifyCmd) examiner(a *console, p *display.IdentifiedPrinter, files *display.Files) error {
 	forced, err := objfile.ParseForced(c.As)
 	if err != nil {
 		return err
@@ -68,21 +68,21 @@ func (c identifyCmd) examiner(p *identified, files *display.Files) error {
 		return term.UsageError("--as does not go with --server")
 	case c.Sources:
 		files.Examine = func(ctx context.Context, f *scan.File) error {
-			return display.IdentifySources(ctx, f, opt, p.incomplete, p.source)
+			return display.IdentifySources(ctx, f, opt, func(text string) { a.warn([]string{term.Printable(text)}) }, p.Source)
 		}
 	case c.Server != "":
-		server, err := p.pusher(c.Server, c.TokenFile)
+		server, err := a.pusher(c.Server, c.TokenFile)
 		if err != nil {
 			return err
 		}
-		server.RetryAndTell(time.Minute, p.stderr)
+		server.RetryAndTell(time.Minute, a.stderr)
 		files.Scan.Want = client.MayIdentify
 		files.Examine = func(ctx context.Context, f *scan.File) error {
 			answer, err := server.Identify(ctx, f)
 			if err != nil {
 				return err
 			}
-			return p.answer(f.Path, answer)
+			return p.Answer(f.Path, answer)
 		}
 	default:
 		files.Examine = func(ctx context.Context, f *scan.File) error {
@@ -90,7 +90,7 @@ func (c identifyCmd) examiner(p *identified, files *display.Files) error {
 			if err != nil {
 				return err
 			}
-			return p.objects(list)
+			return p.Objects(list)
 		}
 	}
 	return nil

@@ -10,9 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/display"
-	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/run/client"
-	"github.com/symdepot/symdepot/objfile"
 )
 
 type findCmd struct {
@@ -105,50 +103,9 @@ func (c findCmd) Run(a *session) error {
 
 func (c findCmd) one(a *session, k *client.API, q string, p *findPrinter) (int, error) {
 	if fi, err := os.Stat(q); c.File || err == nil && fi.Mode().IsRegular() {
-		return c.localFile(a, k, q, p)
+		return k.FindFile(a.ctx, q, p.print)
 	}
 	return k.Find(a.ctx, q, c.Limit, p.print)
-}
-
-// localFile looks for the objects of a file on this machine, or of the files in
-// it when it is an archive.
-func (c findCmd) localFile(a *session, k *client.API, path string, p *findPrinter) (int, error) {
-	n := 0
-	for f, err := range scan.Walk(a.ctx, []string{path}, scan.Options{}) {
-		if err != nil {
-			return n, err
-		}
-		objects, err := objectsOf(a, f)
-		if errors.Is(err, objfile.ErrNotSymbolFile) && f.Archive != "" {
-			continue
-		}
-		if err != nil {
-			return n, fmt.Errorf("%s: %w", f.Path, err)
-		}
-		for _, o := range objects {
-			if err := k.Same(a.ctx, o, func(l display.Found, same bool) error {
-				if l.Query = f.Path; l.InPlace == "" {
-					l.SameContent = &same
-				}
-				n++
-				return p.print(l)
-			}); err != nil {
-				return n, err
-			}
-		}
-	}
-	return n, nil
-}
-
-// objectsOf returns the objects of a file on this machine.
-func objectsOf(a *session, f *scan.File) ([]depot.Same, error) {
-	defer f.Discard()
-	content, err := f.Open(a.ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer content.Close()
-	return depot.ObjectsOf(a.ctx, content, f.Name)
 }
 
 type findPrinter struct {

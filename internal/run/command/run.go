@@ -21,6 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/run/mstools"
+	"github.com/symdepot/symdepot/internal/run/manual"
 	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
@@ -56,7 +57,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return ExitFailed
 	}
 	if len(args) == 0 { // for people; a script that lost its arguments must not go on
-		_ = printFirstScreen(stderr, parser.Model)
+		root := describeNode(parser.Model.Node)
+		fmt.Fprint(stderr, manual.FirstScreen(firstSteps, &root))
 		return ExitUsage
 	}
 	kctx, err := parser.Parse(args)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/run/doctor"
+	"github.com/symdepot/symdepot/internal/run/version"
 )
 
 type supportBundleCmd struct {
@@ -37,7 +38,7 @@ func (c supportBundleCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
-	bundle := doctor.Bundle{Version: a.opt.versionText(), Findings: list, Patient: patient, Log: c.Log, Environ: os.Environ(), Now: now}
+	bundle := doctor.Bundle{Version: version.Text(a.opt.Version), Findings: list, Patient: patient, Log: c.Log, Environ: os.Environ(), Now: now}
 	err = bundle.Write(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(c.Output))

@@ -2,7 +2,6 @@ package command
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -10,100 +9,13 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 )
 
-// peerCommands says what the words of other programs are called here: those of symstore,
-// debuginfod, sentry-cli, git, aws, docker and kubectl, of tools for symbols, and everyday words.
-// Each row has words, and the command lines that are meant, without the name of the program.
-var peerCommands = [][2]string{
-	{"search lookup locate grep resolve debuginfod-find", "find NAME"},
-	{"query", "find NAME|list"},
-	{"ls", "token list|jobs list|cache list|cab list FILE"},
-	{"dir log history builds releases transactions versions products", "list"},
-	{"info inspect describe details view cat stat display print", "show NUMBER|identify PATH"},
-	{"file id ids readelf dumpbin dwarfdump nm difutil", "identify PATH"},
-	{"upload upload-dif upload-dsym upload-sym debug-files dif send submit publish deploy", "push --server URL PATH|add PATH"},
-	{"put store index ingest insert save", "add PATH|push --server URL PATH"},
-	{"load restore recover", "depot restore --from DIR|undo NUMBER"},
-	{"del delete remove erase drop unpublish", "rm NUMBER|token revoke ID|cache drop"},
-	{"start run server daemon up http listen host debuginfod web", "serve --add PATH"},
-	{"init setup install new-depot", "serve --add PATH|config print"},
-	{"configure settings conf env options", "config check|config print"},
-	{"download fetch pull clone wget curl", "get NAME ID|prefetch --folder DIR"},
-	{"cp copy sync rsync", "import TREE|export --layout LAYOUT DIR|get NAME ID"},
-	{"mirror relay cache-proxy", "proxy|prefetch --folder DIR"},
-	{"status check healthcheck ping ready", "doctor|health|verify|config check|policy check FILE|path check PATH"},
-	{"fsck scrub validate chkdsk", "verify"},
-	{"explain debug trace diagnose troubleshoot symchk chk", "why PATH|doctor"},
-	{"prune cleanup clean vacuum purge expire age sweep", "gc|policy preview|rm --purge NUMBER"},
-	{"retention keep rules lifecycle", "policy preview|policy set FILE"},
-	{"backup snapshot dump", "depot backup --to DIR"},
-	{"migrate move mv rename", "depot migrate --to DEPOT"},
-	{"revert rollback undelete untrash reset", "undo NUMBER"},
-	{"login auth user users account key keys password apikey credentials", "token new --name NAME"},
-	{"create make generate mk", "token new --name NAME|cab create FILE|bundle FILE"},
-	{"revoke logout", "token revoke ID"},
-	{"pin lock protect", "hold NUMBER REASON"},
-	{"unpin unlock release", "unhold NUMBER"},
-	{"tag label annotate note message", "comment NUMBER TEXT|promote NUMBER --class CLASS"},
-	{"queue tasks ps", "jobs"},
-	{"worker workers agent runner transcode", "work"},
-	{"du df size space quota", "usage"},
-	{"misses notfound wanted failed", "missing"},
-	{"addr2line llvm-symbolizer symbolize symbolise stackwalk decode atos eu-addr2line", "symbolicate -e FILE ADDRESS"},
-	{"dump_syms dumpsyms breakpad sym", "dump-syms FILE"},
-	{"pdbstr srctool sourcelink source sources", "srcsrv PDB|push --sources DIR --server URL PATH"},
-	{"dsym dsyms uuid", "dsymforuuid UUID"},
-	{"convert transform", "export --layout LAYOUT DIR"},
-	{"zip pack archive package tar", "bundle FILE|cab create FILE"},
-	{"unzip unpack expand extract-all x", "cab extract FILE|import FILE"},
-	{"logs events access-log", "audit"},
-	{"report bugreport diagnostics", "support-bundle"},
-	{"man docs usage-help ? h", "help"},
-}
-
-// peerFlags says the same of flags, without their hyphens. Of the flags that are meant, those
-// count that the command has.
-var peerFlags = [][2]string{
-	{"port p addr address bind http interface ip url-listen", "listen"},
-	{"url endpoint remote registry base-url u s host api", "server"},
-	{"dir folder d root data data-dir database db repo repository storage location", "depot output store"},
-	{"tag rev revision build release build-version ver v", "version"},
-	{"project app application org name t product-name", "product"},
-	{"message m note description desc notes", "comment"},
-	{"auth-token api-key apikey pat password token key bearer", "token-file auth"},
-	{"out o dest destination to target output-dir", "output to"},
-	{"file f conf config-file settings c", "config file"},
-	{"dryrun simulate no-act whatif what-if preview just-print check", "dry-run"},
-	{"format output-format porcelain machine", "json"},
-	{"max n count top head max-count", "limit"},
-	{"source src include-sources source-dir source-root with-sources", "sources"},
-	{"cert certificate ssl-cert tls ssl https", "tls-cert"},
-	{"private-key ssl-key cert-key", "tls-key"},
-	{"proxy mirror origin backend symbol-server", "upstream"},
-	{"share symbols-dir static", "store"},
-	{"scan index monitor", "watch"},
-	{"expires ttl expiry days", "expires"},
-	{"yes y assume-yes force", "force yes-remove"},
-	{"threads j workers concurrency parallelism jobs", "jobs parallel"},
-	{"logging log-format log-level verbose debug vv", "log"},
-	{"silent no-log", "quiet"},
-	{"older-than age min-age after before", "grace unused since after"},
-	{"ignore-errors continue k keep-going", "skip-unreadable"},
-	{"public-url hostname external-url server-name", "host"},
-	{"path", "add store"},
-	{"all-flags full-help", "help-all"},
-}
-
-// peerArgument are the flags that are meant by a path behind a command that takes none.
-const peerArgument = "add"
-
 // What the parser says of words that it does not know, with those that are spelled alike.
 var (
 	unknownWord = regexp.MustCompile(`^(unexpected argument|unknown flag) (.*?)(?:, did you mean (.*)\?)?$`)
 	spelled     = regexp.MustCompile(`"([^"]+)"`)
 )
 
-// commandLineText says what is wrong with a command line, and what may have been meant: by the
-// meaning of a word, or else by its spelling.
+// commandLineText says what is wrong with a command line, and what may have been meant.
 func commandLineText(err *kong.ParseError) string {
 	text := err.Error()
 	node := err.Context.Model.Node
@@ -111,93 +23,25 @@ func commandLineText(err *kong.ParseError) string {
 		node = n
 	}
 	m := unknownWord.FindStringSubmatch(text)
-	switch {
-	case m == nil && len(node.Children) > 0 && strings.HasPrefix(text, "expected "):
-		return missingCommand(node)
-	case m == nil:
+	if m == nil && (len(node.Children) == 0 || !strings.HasPrefix(text, "expected ")) {
 		return term.FlagText(text)
+	}
+	if group := node.Parent; m != nil && m[1] != "unknown flag" && len(node.Children) == 0 && group != nil && group.DefaultCmd == node {
+		node = group // its default command has taken the word
+	}
+	c := describeNode(node)
+	if m == nil {
+		return c.Missing()
 	}
 	var alike []string
 	for _, s := range spelled.FindAllStringSubmatch(m[3], -1) {
 		alike = append(alike, s[1])
 	}
-	if m[1] == "unknown flag" {
-		return "unknown flag " + m[2] + didYouMean(meantFlags(node, strings.TrimLeft(m[2], "-"), alike))
+	switch {
+	case m[1] == "unknown flag":
+		return c.UnknownFlag(m[2], alike)
+	case len(node.Children) == 0:
+		return c.NoArgument(m[2])
 	}
-	if group := node.Parent; len(node.Children) == 0 && group != nil && group.DefaultCmd == node {
-		node = group // its default command has taken the word
-	}
-	if len(node.Children) == 0 {
-		return strings.TrimPrefix(node.FullPath(), "symdepot ") + " takes no argument " + m[2] + didYouMean(namedFlags(node, peerArgument))
-	}
-	return "unknown command " + m[2] + didYouMean(meantCommands(node, m[2], alike))
-}
-
-// missingCommand says that a command line ends where it needs one more command.
-func missingCommand(node *kong.Node) string {
-	if node.Parent == nil {
-		return "a command is missing"
-	}
-	var names []string
-	for _, c := range node.Children {
-		if !c.Hidden {
-			names = append(names, c.Name)
-		}
-	}
-	return "a command is missing behind " + node.Name + ": " + strings.Join(names, ", ")
-}
-
-// didYouMean is the end of an error text that names what may have been meant.
-func didYouMean(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return "; did you mean: " + strings.Join(list, ", or: ")
-}
-
-// meant returns what a table has for a word.
-func meant(table [][2]string, word string) string {
-	for _, row := range table {
-		if slices.Contains(strings.Fields(row[0]), strings.ToLower(word)) {
-			return row[1]
-		}
-	}
-	return ""
-}
-
-// meantCommands returns the command lines below a command that a word may mean.
-func meantCommands(node *kong.Node, word string, alike []string) (list []string) {
-	below := node.FullPath() + " "
-	for line := range strings.SplitSeq(meant(peerCommands, word), "|") {
-		if line = "symdepot " + line; strings.HasPrefix(line, below) && line != below {
-			list = append(list, line)
-		}
-	}
-	if len(list) == 0 {
-		for _, name := range alike {
-			list = append(list, below+name)
-		}
-	}
-	return list
-}
-
-// meantFlags returns the flags of a command that a name of a flag may mean.
-func meantFlags(node *kong.Node, name string, alike []string) []string {
-	if list := namedFlags(node, meant(peerFlags, name)); len(list) > 0 {
-		return list
-	}
-	return namedFlags(node, strings.Join(alike, " "))
-}
-
-// namedFlags returns those flags of a command that are named, as its help prints them.
-func namedFlags(node *kong.Node, names string) (list []string) {
-	for name := range strings.FieldsSeq(names) {
-		for _, f := range slices.Concat(node.AllFlags(true)...) {
-			if depotFlags[f.Name] && noDepot(node) || f.Name != strings.TrimPrefix(name, "--") && name != "-"+string(f.Short) {
-				continue
-			}
-			list = append(list, f.Summary())
-		}
-	}
-	return list
+	return c.Unknown(m[2], alike)
 }

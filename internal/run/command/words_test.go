@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/symdepot/symdepot/internal/run/manual"
 )
 
 // TestWordsOfPeers: a word of another program, or a misspelled one, leads to what is meant.
@@ -60,7 +62,7 @@ func TestPeerTables(t *testing.T) {
 		return n
 	}
 	var words, names []string
-	for _, row := range peerCommands {
+	for _, row := range manual.PeerCommands {
 		words = append(words, strings.Fields(row[0])...)
 		for line := range strings.SplitSeq(row[1], "|") {
 			if n := find(line); n == root || len(n.Children) > 0 && n.DefaultCmd == nil {
@@ -79,7 +81,7 @@ func TestPeerTables(t *testing.T) {
 		}
 	}
 	words = nil
-	for _, row := range peerFlags {
+	for _, row := range manual.PeerFlags {
 		for w := range strings.FieldsSeq(row[0]) {
 			if slices.Contains(words, w) {
 				t.Errorf("the flag %s stands twice", w)

@@ -1,5 +1,6 @@
-// Package manual generates man pages and shell completions from a description of
-// the command line. The description comes from the same model as --help.
+// Package manual generates man pages, shell completions and the reference from a description of
+// the command line, and says what an unknown word may mean. The description comes from the same
+// model as --help.
 package manual
 
 import (
@@ -13,6 +14,7 @@ import (
 type Command struct {
 	Name   string // its own name: "list"
 	Path   string // with the program and the parent commands: "symdepot cab list"
+	Group  string // heading in the list of all commands; empty for commands below others
 	Usage  string // Path with its arguments
 	Help   string // one sentence
 	Detail string // paragraphs; indented lines are examples
