@@ -357,30 +357,6 @@ func TestPushNothing(t *testing.T) {
 	}
 }
 
-func TestCleanPath(t *testing.T) {
-	for path, want := range map[string]string{
-		"out/a.pdb": "out/a.pdb", "/a//b/./c": "a/b/c", `x.zip!/..\..\etc\a.pdb`: "x.zip!/etc/a.pdb", "a\x00b/\xff": "a_b/_", "../../a": "a",
-		strings.Repeat("d/", 600) + "a.pdb": strings.Repeat("d/", 509) + "a.pdb",
-	} {
-		if got := cleanPath(path); got != want {
-			t.Errorf("cleanPath(%q) is %q, want %q", path, got, want)
-		}
-	}
-}
-
-// TestRoots: paths do not depend on where the build is, and two roots with one
-// name differ.
-func TestRoots(t *testing.T) {
-	got := rootsOf([]string{"out", "/ci/17/bin", "/ci/18/bin", "../x/lib", "."})
-	var labels []string
-	for _, r := range got {
-		labels = append(labels, r.label)
-	}
-	if want := []string{"out", "bin", "~2/bin", "lib", "."}; !slices.Equal(labels, want) {
-		t.Errorf("the roots are %q, want %q", labels, want)
-	}
-}
-
 func TestCI(t *testing.T) {
 	env := map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "o/r", "GITHUB_RUN_ID": "7", "GITHUB_JOB": "build",
 		"GITHUB_SHA": "abc", "GITHUB_RUN_ATTEMPT": "1", "GITHUB_OUTPUT": filepath.Join(t.TempDir(), "out")}

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -251,7 +250,7 @@ type run struct {
 	p       *Pusher
 	opt     PushOptions
 	limits  wire.PushLimits
-	roots   []root
+	labels  scan.Labels
 	bytes   atomic.Int64 // read and sent
 	uploads uploads
 	wanted  *sources.Collector
@@ -271,96 +270,14 @@ type entry struct {
 	size int64
 }
 
-// root is a path of the command line, and how the paths of its files begin.
-type root struct{ path, label string }
-
 func newRun(p *Pusher, opt PushOptions, limits wire.PushLimits) *run {
 	r := &run{
 		p: p, opt: opt, limits: limits,
-		entries: map[string]entry{}, roots: rootsOf(opt.Paths), wanted: &sources.Collector{Roots: opt.Sources},
+		entries: map[string]entry{}, labels: scan.NewLabels(opt.Paths), wanted: &sources.Collector{Roots: opt.Sources},
 	}
 	r.uploads.init(r)
 	r.res.Stage = opt.Stage
 	return r
-}
-
-// rootsOf chooses how the paths of files begin: as on the command line, but
-// relative. They do not depend on the folder of the build, so that a build that
-// is pushed from elsewhere has the same paths.
-func rootsOf(paths []string) []root {
-	var out []root
-	taken := map[string]bool{}
-	for _, path := range paths {
-		clean := filepath.Clean(path)
-		label := filepath.ToSlash(clean)
-		if !filepath.IsLocal(clean) {
-			label = filepath.Base(clean)
-			if abs, err := filepath.Abs(clean); err == nil {
-				label = filepath.Base(abs)
-			}
-			if label == string(filepath.Separator) {
-				label = "."
-			}
-		}
-		plain := label
-		for n := 2; taken[label] && !slices.ContainsFunc(out, func(r root) bool { return r.path == clean }); n++ {
-			label = "~" + strconv.Itoa(n) + "/" + plain // the name of a file stays
-		}
-		taken[label] = true
-		out = append(out, root{clean, label})
-	}
-	return out
-}
-
-// pathOf returns the path of a file as the server knows it.
-func (r *run) pathOf(f *scan.File) string {
-	path := strings.TrimSuffix(f.Path, symfile.BaseName(f.Path)) + f.Name
-	best, label := -1, ""
-	for _, root := range r.roots {
-		rest, ok := strings.CutPrefix(path, root.path)
-		switch {
-		case root.path == ".":
-			rest, ok = path, !filepath.IsAbs(path)
-		case ok && rest != "" && !os.IsPathSeparator(root.path[len(root.path)-1]) &&
-			!os.IsPathSeparator(rest[0]) && !strings.HasPrefix(rest, scan.Separator):
-			// A compressed file is a root: its name lacks the suffix now.
-			ok = false
-		}
-		if ok && len(root.path) > best {
-			best, label = len(root.path), strings.TrimPrefix(root.label+"/"+strings.TrimLeft(filepath.ToSlash(rest), "/"), "./")
-			if strings.HasPrefix(rest, scan.Separator) {
-				label = root.label + rest
-			}
-			label = strings.TrimSuffix(label, "/")
-		}
-	}
-	if best < 0 {
-		label = f.Name
-	}
-	return cleanPath(label)
-}
-
-// maxPath is the largest path of a file on the server, in bytes.
-const maxPath = 1024
-
-// cleanPath makes a path relative, with slashes and without "..", control
-// characters and backslashes, which members of archives may have. Of a long path
-// the end remains.
-func cleanPath(path string) string {
-	path = strings.Map(func(c rune) rune {
-		switch {
-		case c == '\\':
-			return '/'
-		case c < 0x20 || c == 0x7f:
-			return '_'
-		}
-		return c
-	}, strings.ToValidUTF8(path, "_"))
-	segs := slices.DeleteFunc(strings.Split(path, "/"), func(s string) bool { return s == "" || s == "." || s == ".." })
-	for len(segs) > 1 && len(strings.Join(segs, "/")) > maxPath {
-		segs = segs[1:]
-	}
-	return strings.Join(segs, "/")
 }
 
 // found is a symbol file of the walk.
@@ -533,7 +450,7 @@ func (r *run) sources(ctx context.Context, hashed chan<- *found) error {
 		r.progress(int64(len(t.Bytes)))
 		defer t.File.Discard()
 		for _, n := range t.Names {
-			f := newFound(t.File.Share(), cleanPath(n.Name), ref, int64(len(t.Bytes)))
+			f := newFound(t.File.Share(), scan.Label(n.Name), ref, int64(len(t.Bytes)))
 			f.As = "sha1"
 			select {
 			case hashed <- f:
@@ -560,7 +477,7 @@ func (r *run) one(ctx context.Context, f *scan.File) (*found, error) {
 		return nil, err
 	}
 	defer c.Close()
-	path := r.pathOf(f)
+	path := r.labels.Of(f)
 	objs, err := objfile.Identify(c, c.Size(), path, objfile.Options{Script: f.Script(), IDs: true})
 	if err != nil {
 		return nil, err
