@@ -32,7 +32,8 @@ type commits struct {
 // be restored, and whose bytes the transaction has brought, is healed. batch is nil if all
 // contents are in their places.
 //
-// If a content is not there any more, the error is a *stage.MissingError. A transaction
+// If tx has Again, and an equal transaction has all keys of its entries, that one's number
+// is returned. If a content is not there any more, the error is a *stage.MissingError. A transaction
 // with a content that cannot be read back is committed, and the error is a
 // *stage.LostError.
 func (c *commits) commit(ctx context.Context, tx record.Tx, batch blob.Batch) (int64, error) {
@@ -51,6 +52,14 @@ func (c *commits) commit(ctx context.Context, tx record.Tx, batch blob.Batch) (i
 	}
 	linkRuntimes(tx.Entries)
 	number, err := c.enter(ctx, tx, batch)
+	if err == nil && tx.Again != nil && *tx.Again {
+		// An older version may have recorded fewer keys of the same files, or they were of another kind.
+		var unfound []int
+		if unfound, err = c.db.Unfound(ctx, number, tx.Entries); err == nil && len(unfound) > 0 {
+			*tx.Again, tx.Again = false, nil
+			number, err = c.enter(ctx, tx, batch)
+		}
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -55,8 +56,11 @@ type Content interface {
 
 // Source is one candidate file for Tx.Add.
 type Source struct {
-	Path    string // for users; absolute on this machine, with the path of an archive member after "!/"
-	Name    string // base name to identify it by, if it differs from that of Path; or empty
+	Path string // for users; absolute on this machine, with the path of an archive member after "!/"
+	Name string // base name to identify it by, if it differs from that of Path; or empty
+	// Label names the file in the list of all files of the transaction; see scan.Labels.
+	// Empty: the file has none, and the transaction equals no other.
+	Label   string
 	Archive string // the outermost archive that contains it, or empty
 	ModTime time.Time
 	// Signature is the IMA signature of the file in hex, or empty.
@@ -85,7 +89,7 @@ func (s Source) origin() (path, archive string) {
 // signatureOf returns the signature that belongs to an object: none for a part of the
 // file.
 func (s Source) signatureOf(o objfile.Object) string {
-	if o.Offset != 0 || o.Deflated != 0 || o.Size != s.Content.Size() {
+	if !wholeOf(s.Content, o) {
 		return ""
 	}
 	return s.Signature
@@ -117,7 +121,11 @@ type Tx struct {
 	refs    map[blob.Ref]bool // contents whose bytes were taken
 	given   map[blob.Ref]bool // contents of the entries
 	once    map[entryKey]bool // nil: entries may repeat
-	done    bool
+	// files are the contents of the files by their labels; nil: a file has no label, or
+	// there is an Origin, and the transaction equals no other.
+	files map[stage.Entry]bool
+	again bool
+	done  bool
 }
 
 // entryKey is equal for entries of one object with one content.
@@ -140,6 +148,8 @@ func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
 	tx := &Tx{commits: d.commits, links: &d.links, info: info, batch: b, refs: map[blob.Ref]bool{}, given: map[blob.Ref]bool{}}
 	if info.Origin != nil {
 		tx.once = map[entryKey]bool{}
+	} else {
+		tx.files = map[stage.Entry]bool{}
 	}
 	return tx, nil
 }
@@ -217,7 +227,31 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 		}
 		tx.entries = append(tx.entries, e)
 	}
+	tx.list(src, added)
 	return added, nil
+}
+
+// list notes the contents of a file for the manifest: that of the file, or those of its
+// parts if none of its objects is the whole file. mu is held.
+func (tx *Tx) list(src Source, added []Added) {
+	if src.Label == "" {
+		tx.files = nil
+	}
+	if tx.files == nil {
+		return
+	}
+	parts := added
+	if i := slices.IndexFunc(added, func(a Added) bool { return wholeOf(src.Content, a.Object) }); i >= 0 {
+		parts = added[i : i+1]
+	}
+	for _, a := range parts {
+		tx.files[stage.Entry{Path: src.Label, Size: a.Object.Size, Ref: a.Ref}] = true
+	}
+}
+
+// wholeOf reports whether an object is the whole file.
+func wholeOf(c Content, o objfile.Object) bool {
+	return o.Offset == 0 && o.Deflated == 0 && o.Size == c.Size()
 }
 
 // judgeLinks applies the rules for links to source files to the objects of a file. flags
@@ -324,7 +358,7 @@ func noID(objs []objfile.Object) error {
 // decompressed. If there are more bytes than the recorded size, it returns one of
 // them, so that the caller notices.
 func objectReader(c Content, o objfile.Object) io.Reader {
-	if whole, ok := c.(interface{ Reader() io.Reader }); ok && o.Deflated == 0 && o.Offset == 0 && o.Size == c.Size() {
+	if whole, ok := c.(interface{ Reader() io.Reader }); ok && wholeOf(c, o) {
 		return whole.Reader()
 	}
 	if o.Deflated == 0 {
@@ -380,7 +414,9 @@ func (tx *Tx) has(ref blob.Ref) bool {
 }
 
 // Commit makes all contents durable, then makes all objects visible at once, and
-// returns the transaction's number. After an error nothing is visible.
+// returns the transaction's number. After an error nothing is visible. If there is a
+// transaction with the same labels and files, none is made: the number is that of the
+// other one, and Again reports it. Damaged and missing contents are replaced nevertheless.
 func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 	tx.mu.Lock()
 	if tx.done {
@@ -403,6 +439,9 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		Branch: tx.info.Branch, Class: tx.info.Class, Who: tx.info.Who, Host: tx.info.Host, Time: tx.info.Time,
 		Origin: tx.info.Origin, Entries: entries,
 	}
+	if tx.files != nil {
+		row.Manifest, row.Again = stage.Manifest(slices.Collect(maps.Keys(tx.files))), &tx.again
+	}
 	n, err := tx.commits.commit(ctx, row, tx.batch)
 	if _, missing := errors.AsType[*stage.MissingError](err); missing {
 		err = fmt.Errorf("garbage collection freed a file while it was being added; add it again: %w", err)
@@ -412,6 +451,10 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 	}
 	return n, nil
 }
+
+// Again reports whether Commit has found a transaction with the same product, version,
+// branch, class and files, and made none.
+func (tx *Tx) Again() bool { return tx.again }
 
 // ErrEmpty is returned by Commit for a transaction without objects. No number is
 // assigned.

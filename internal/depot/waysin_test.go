@@ -31,6 +31,9 @@ func anyone() stage.Caller {
 // test/uploads, with the server that they need.
 var waysIn = map[string]func(t *testing.T, w *depottest.World, f *depottest.File){
 	"add": func(t *testing.T, w *depottest.World, f *depottest.File) { w.Add(t, w.Process(t, depot.Options{}), *f) },
+	"add of another version": func(t *testing.T, w *depottest.World, f *depottest.File) {
+		depottest.Add(t, w.Process(t, depot.Options{}), depot.TxInfo{Product: depottest.Product, Version: "2"}, f.Name, f.Body)
+	},
 	"push": func(t *testing.T, w *depottest.World, f *depottest.File) {
 		d := w.Process(t, depot.Options{})
 		id := begin(t, d, stage.Spec{Labels: stage.Labels{Product: depottest.Product, Version: "pushed"}})

@@ -161,15 +161,20 @@ type whole struct{ *bytes.Reader }
 
 func (whole) Changed() bool { return false }
 
-// Add adds a file as symdepot add does, and returns the number of its transaction.
+// Add adds a file as a new transaction, and returns its number.
 func Add(t *testing.T, d *depot.Depot, info depot.TxInfo, name string, body []byte) int64 {
+	t.Helper()
+	return addFile(t, d, info, depot.Source{Path: "/build/" + name, Content: whole{bytes.NewReader(body)}})
+}
+
+func addFile(t *testing.T, d *depot.Depot, info depot.TxInfo, src depot.Source) int64 {
 	t.Helper()
 	tx, err := d.Begin(t.Context(), info)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	if _, err := tx.Add(t.Context(), depot.Source{Path: "/build/" + name, Content: whole{bytes.NewReader(body)}}); err != nil {
+	if _, err := tx.Add(t.Context(), src); err != nil {
 		t.Fatal(err)
 	}
 	number, err := tx.Commit(t.Context())
@@ -179,10 +184,12 @@ func Add(t *testing.T, d *depot.Depot, info depot.TxInfo, name string, body []by
 	return number
 }
 
-// Add adds a file as symdepot add does.
+// Add adds a file as symdepot add does: if a transaction of the version has it already, none
+// is made.
 func (w *World) Add(t *testing.T, d *depot.Depot, f File) {
 	t.Helper()
-	Add(t, d, depot.TxInfo{Product: Product, Version: "1"}, f.Name, f.Body)
+	src := depot.Source{Path: "/build/" + f.Name, Label: f.Name, Content: whole{bytes.NewReader(f.Body)}}
+	addFile(t, d, depot.TxInfo{Product: Product, Version: "1"}, src)
 }
 
 // addCold adds two builds of a module and makes one of them cold. It returns that.

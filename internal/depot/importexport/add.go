@@ -54,6 +54,9 @@ const maxNotable = 20
 type AddResult struct {
 	Counts
 	Transaction int64 // its number; 0 in a dry run
+	// Again means that the transaction existed before: it has the same product, version,
+	// branch, class and files.
+	Again bool
 }
 
 // ErrUnreadable is wrapped by the error of Add for files that cannot be read.
@@ -82,32 +85,36 @@ func Add(ctx context.Context, d *depot.Depot, paths []string, opt AddOptions) (A
 		}
 	}
 	ad := newAdder(d, opt)
-	n, err := ad.add(ctx, paths)
-	return AddResult{ad.counts, n}, err
+	r, err := ad.add(ctx, paths)
+	r.Counts = ad.counts
+	return r, err
 }
 
-func (ad *adder) add(ctx context.Context, paths []string) (int64, error) {
+func (ad *adder) add(ctx context.Context, paths []string) (r AddResult, err error) {
+	ad.labels = scan.NewLabels(paths)
 	if ad.opt.DryRun {
 		take := func(ctx context.Context, src depot.Source) ([]depot.Added, error) {
 			return depot.DryRun(ctx, ad.d, src)
 		}
 		if err := ad.walk(ctx, take, paths); err != nil {
-			return 0, err
+			return r, err
 		}
 		if ad.counts.Added.Files+ad.counts.Known.Files == 0 {
-			return 0, depot.ErrEmpty
+			return r, depot.ErrEmpty
 		}
-		return 0, nil
+		return r, nil
 	}
 	tx, err := ad.d.Begin(ctx, ad.opt.Info)
 	if err != nil {
-		return 0, err
+		return r, err
 	}
 	defer tx.Rollback()
 	if err := ad.walk(ctx, tx.Add, paths); err != nil {
-		return 0, err
+		return r, err
 	}
-	return tx.Commit(ctx)
+	r.Transaction, err = tx.Commit(ctx)
+	r.Again = tx.Again()
+	return r, err
 }
 
 func (ad *adder) walk(ctx context.Context, take taker, paths []string) error {
@@ -208,7 +215,7 @@ func (ad *adder) once(ctx context.Context, take taker, f *scan.File) ([]depot.Ad
 	defer c.Close()
 	path, archive := absolute(f)
 	got, err := take(ctx, depot.Source{
-		Path: path, Name: f.Name, Archive: archive, ModTime: f.ModTime, Signature: f.Signature, As: ad.opt.As, ID: ad.opt.ID, Script: f.Script(),
+		Path: path, Name: f.Name, Label: ad.labels.Of(f), Archive: archive, ModTime: f.ModTime, Signature: f.Signature, As: ad.opt.As, ID: ad.opt.ID, Script: f.Script(),
 		Content: sourceContent{c},
 	})
 	if err != nil || ad.opt.As != "" {

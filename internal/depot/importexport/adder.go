@@ -39,6 +39,7 @@ type adder struct {
 	opt    AddOptions
 	bytes  atomic.Int64
 	wanted *sources.Collector
+	labels scan.Labels
 
 	mu     sync.Mutex // guards the fields below, and calls of opt.Event
 	counts Counts

@@ -20,11 +20,13 @@ type Stage interface {
 	// BeginCommit checks the stage before anything is written. done means that there is nothing to
 	// write, because an equal transaction has the number.
 	BeginCommit(c *Commit, tx *record.Tx) (number int64, done bool, err error)
+	// Same finds the newest transaction with equal labels and manifest that has not been removed.
+	Same(c *Commit, tx *record.Tx) (number int64, found bool, err error)
 	// EndCommit records the transaction of the stage.
 	EndCommit(c *Commit, tx record.Tx, number int64) error
 }
 
-// Commit adds a transaction and returns its number. stage is asked if tx has a Stage. It is durable and atomic:
+// Commit adds a transaction and returns its number. stage is asked if tx has a Stage or Again. It is durable and atomic:
 // all objects become visible together, or the index stays unchanged. Cached
 // files with different bytes under the same keys are evicted, because added
 // files take precedence over downloaded ones.
@@ -63,6 +65,14 @@ func (cs Contents) Commit(ctx context.Context, tx record.Tx, stage Stage,
 			}
 			if err := c.replaceLost(without(given, tx.Entries)); err != nil {
 				return err
+			}
+		}
+		if tx.Again != nil {
+			if number, *tx.Again, err = stage.Same(&c, &tx); err != nil {
+				return err
+			}
+			if *tx.Again {
+				return c.replaceLost(tx.Entries)
 			}
 		}
 		if number, err = c.header(tx); err != nil {

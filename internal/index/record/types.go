@@ -25,9 +25,13 @@ type Tx struct {
 	Build string
 	// Labels are further names of the transaction.
 	Labels map[string]string
-	// Manifest identifies the list of all files that were pushed; zero for other
-	// transactions.
+	// Manifest identifies the list of all files, with their labels and contents; zero if
+	// the way in has none.
 	Manifest blob.Ref
+	// Again, if not nil, lets the newest transaction with equal labels and manifest stand
+	// for this one: none is made, the number is that of the other one, and Again is set.
+	// A Stage has its own.
+	Again *bool
 	// Stage is the stage that is committed; nil for none.
 	Stage *StageCommit
 	// Time is the time of the transaction; zero means now.

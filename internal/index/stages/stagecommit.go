@@ -65,7 +65,7 @@ func (ss StageRows) HasOther(ctx context.Context, product string, o symfile.Obje
 	return is, ss.db.Fail("look for another content", err)
 }
 
-// sameTx finds the newest transaction with equal labels and manifest that has not been removed.
+// sameTx is the query of Same.
 const sameTx = `SELECT t.id FROM tx t JOIN product p ON p.id = t.product_id
 	WHERE t.manifest = $1 AND p.name = $2 AND t.version = $3 AND t.branch = $4 AND t.class = $5
 	AND t.deleted_at IS NULL ORDER BY t.id DESC LIMIT 1`
@@ -120,18 +120,12 @@ func (ss StageRows) BeginCommit(c *contents.Commit, tx *record.Tx) (number int64
 			return c.Extend, true, nil
 		}
 		return 0, false, nil
-	case s.Collect || s.Anew || tx.Manifest == blob.Ref{}:
+	case s.Collect || s.Anew:
 		return 0, false, nil
 	}
-	err = c.Row(sameTx, []any{tx.Manifest[:], engine.Text(tx.Product), engine.Text(tx.Version),
-		engine.Text(tx.Branch), engine.Text(tx.Class)}, &number)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, false, nil
-	}
-	if err != nil {
+	if number, s.Again, err = ss.Same(c, tx); err != nil || !s.Again {
 		return 0, false, err
 	}
-	s.Again = true
 	if len(s.Needs) > 0 {
 		if err := removals.PutNeeds(c.Write, number, s.Needs); err != nil {
 			return 0, false, err
@@ -141,6 +135,20 @@ func (ss StageRows) BeginCommit(c *contents.Commit, tx *record.Tx) (number int64
 		}
 	}
 	return number, true, closeStage(c, *tx, number)
+}
+
+// Same finds the newest transaction with equal labels and manifest that has not been
+// removed. One without a manifest equals none.
+func (StageRows) Same(c *contents.Commit, tx *record.Tx) (number int64, found bool, err error) {
+	if tx.Manifest == (blob.Ref{}) {
+		return 0, false, nil
+	}
+	err = c.Row(sameTx, []any{tx.Manifest[:], engine.Text(tx.Product), engine.Text(tx.Version),
+		engine.Text(tx.Branch), engine.Text(tx.Class)}, &number)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	}
+	return number, err == nil, err
 }
 
 // EndCommit records the transaction of a stage.

@@ -71,13 +71,14 @@ func runAdd(a *console, d *depot.Depot, paths []string, opt importexport.AddOpti
 		return errors.Join(err, lines.Write(struct {
 			Event       string             `json:"event"`
 			Transaction int64              `json:"transaction,omitempty"`
+			Again       bool               `json:"again,omitempty"` // it existed before
 			DryRun      bool               `json:"dry_run,omitempty"`
 			Added       importexport.Tally `json:"added"`
 			Known       importexport.Tally `json:"known"`
 			Restored    int64              `json:"restored,omitempty"`
 			sources.Tally
 			Skipped int64 `json:"skipped"`
-		}{"done", r.Transaction, opt.DryRun, r.Added, r.Known, r.Restored, r.Tally, r.Skipped}))
+		}{"done", r.Transaction, r.Again, opt.DryRun, r.Added, r.Known, r.Restored, r.Tally, r.Skipped}))
 	}
 	switch {
 	case r.Transaction > 0:
@@ -85,7 +86,11 @@ func runAdd(a *console, d *depot.Depot, paths []string, opt importexport.AddOpti
 		if opt.Info.Product != "" || opt.Info.Version != "" {
 			what = fmt.Sprintf(" (%s)", strings.TrimSpace(opt.Info.Product+" "+opt.Info.Version))
 		}
-		fmt.Fprintf(a.stdout, "transaction %d%s in %s\n", r.Transaction, term.Printable(what), d.Name())
+		again := ""
+		if r.Again {
+			again = " has these files already"
+		}
+		fmt.Fprintf(a.stdout, "transaction %d%s in %s%s\n", r.Transaction, term.Printable(what), d.Name(), again)
 	case opt.DryRun:
 		fmt.Fprintln(a.stdout, "dry run: nothing was added")
 	default:
