@@ -99,6 +99,7 @@ func bucketOf(t *testing.T, p *buckettest.Peer) bucket.Bucket {
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	d, _ := newDepot(t)
+	setPolicy(t, d, "trash: 0")
 	dir := filepath.Join(t.TempDir(), "sub", "backup")
 	one := add(t, d, "A", numbered(1, 100), numbered(2, 200))
 	add(t, d, "B", numbered(2, 200), numbered(3, 300))
@@ -158,6 +159,7 @@ func TestBackupWhileCollecting(t *testing.T) {
 		t.Run(fmt.Sprint(times), func(t *testing.T) {
 			t.Parallel()
 			d, _ := newDepot(t)
+			setPolicy(t, d, "trash: 0")
 			other := openAt(t, d.dir)
 			add(t, d, "keep", numbered(0, 100))
 			last := add(t, d, "go", numbered(1, 100))

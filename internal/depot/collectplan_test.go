@@ -215,6 +215,7 @@ func TestUsageOverTime(t *testing.T) {
 			t.Errorf("usage of B after a second look on the day: %+v, want 1 transaction", list)
 		}
 		c.move(day)
+		setPolicy(t, d, "trash: 0")
 		if _, err := d.Retention.Remove(ctx, one, "anna"); err != nil {
 			t.Fatal(err)
 		}

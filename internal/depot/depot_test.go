@@ -254,6 +254,7 @@ func TestScope(t *testing.T) {
 // removed, is hidden at once then, and is freed after the grace period.
 func TestVisibleUntilLastRemoval(t *testing.T) {
 	d, c := newDepot(t)
+	setPolicy(t, d, "trash: 0")
 	f := testdata(t, "elf/prog-sha1")
 	for range 30 {
 		add(t, d, "p", f)
@@ -422,6 +423,7 @@ func TestVariants(t *testing.T) {
 		t.Errorf("Verify: %+v, error %v; want Strays 0", v, err)
 	}
 	// It goes with its source.
+	setPolicy(t, d, "trash: 0")
 	if _, err := d.Retention.Remove(ctx, 1, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -259,6 +259,8 @@ func TestFreesAsPreviewed(t *testing.T) {
 		rules := []string{"classes: [{name: nightly, keep_last: 3}]", "brake: 100%"}
 		if trash {
 			rules = append(rules, "trash: 7d")
+		} else {
+			rules = append(rules, "trash: 0")
 		}
 		setPolicy(t, d, rules...)
 		before := storedBytes(t, d)

@@ -89,7 +89,7 @@ func origin(path, archive string) string {
 // sentence.
 func (t Transaction) Restorable() string {
 	if t.Until.IsZero() {
-		return ""
+		return "; it cannot be restored"
 	}
 	return fmt.Sprintf("; symdepot undo %d restores it until %s", t.Transaction, t.Until.Local().Format("2006-01-02 15:04"))
 }

@@ -260,7 +260,11 @@ func NewRun(a lifecycle.Applied) Run {
 // Print prints the run for people.
 func (l Run) Print(w io.Writer) {
 	fmt.Fprintf(w, "removed %s by plan %s", term.Count(l.Removed, "transaction"), l.Plan)
-	if !l.Until.IsZero() && l.Removed > 0 {
+	switch {
+	case l.Removed == 0:
+	case l.Until.IsZero():
+		fmt.Fprint(w, "; they cannot be restored")
+	default:
 		fmt.Fprintf(w, "; symdepot undo restores them until %s", l.Until.Local().Format("2006-01-02 15:04"))
 	}
 	fmt.Fprintln(w)

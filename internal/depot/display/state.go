@@ -64,8 +64,9 @@ type RemovePlan struct {
 	Plan        string  `json:"plan"`
 	Transaction int64   `json:"transaction"`
 	Listed      int64   `json:"listed"`
-	Frees       int64   `json:"frees"`  // disk space
+	Frees       int64   `json:"frees"`  // disk space, after the trash
 	Shared      int64   `json:"shared"` // bytes that others still need
+	Trash       int64   `json:"trash"`  // for how many seconds the removal can be undone
 	Holders     []int64 `json:"holders"`
 	Pinned      bool    `json:"pinned,omitempty"`
 	// Collecting means that files are still added to it: those that come after its
@@ -73,30 +74,50 @@ type RemovePlan struct {
 	Collecting bool `json:"collecting,omitempty"`
 }
 
-// NewRemovePlan describes the removal of a transaction. Its number identifies all of
-// it: if anything of it changes, the number does.
-func NewRemovePlan(number int64, r *retention.Removal) (RemovePlan, error) {
-	l := RemovePlan{"", number, r.Listed, r.Frees.Stored, r.Shared, append([]int64{}, r.Holders...), r.Pinned, r.Open}
+// NewRemovePlan describes the removal of a transaction, which the trash then keeps. Its
+// number identifies all of it: if anything of it changes, the number does.
+func NewRemovePlan(number int64, r *retention.Removal, trash time.Duration) (RemovePlan, error) {
+	l := RemovePlan{"", number, r.Listed, r.Frees.Stored, r.Shared, int64(trash / time.Second), append([]int64{}, r.Holders...), r.Pinned, r.Open}
 	b, err := json.Marshal(l)
 	sum := sha256.Sum256(append([]byte("symdepot remove plan 1\n"), b...))
 	l.Plan = hex.EncodeToString(sum[:4])
 	return l, err
 }
 
-// Print prints what the removal would free, for people. purge means that the removal
-// would be a purge, which takes no plan.
-func (l RemovePlan) Print(w io.Writer, purge bool) {
-	fmt.Fprintf(w, "transaction %d has %s in files; its removal frees %s\n", l.Transaction, term.Size(l.Listed), term.Size(l.Frees))
-	printNeeded(w, l.Shared, l.Holders, l.Pinned, "cached files or unfinished pushes")
-	if l.Collecting {
-		fmt.Fprintln(w, "files are still being added to it: those that come after its removal, the same again too, are another transaction")
-	}
+// Print prints what the removal of the transaction would free, and how it is done, for
+// people. purge means that the removal would be a purge, which takes no plan.
+func (l RemovePlan) Print(w io.Writer, t Transaction, purge bool, now time.Time) {
+	l.PrintEffect(w, t, purge, now)
 	if purge {
-		fmt.Fprintf(w, "symdepot rm --purge %d removes it, and frees the bytes at once; it cannot be restored\n", l.Transaction)
+		fmt.Fprintf(w, "symdepot rm --purge %d removes it, and frees the bytes at once\n", l.Transaction)
 		return
 	}
 	fmt.Fprintf(w, "plan %s: symdepot rm --plan %s %d removes it if that is still so\n", l.Plan, l.Plan, l.Transaction)
 }
+
+// PrintEffect prints what goes with the transaction, what of it stays, and until when it
+// can be restored if it is removed now, for people.
+func (l RemovePlan) PrintEffect(w io.Writer, t Transaction, purge bool, now time.Time) {
+	of := term.Printable(strings.TrimSpace(t.Product + " " + t.Version))
+	if of != "" {
+		of = " (" + of + ")"
+	}
+	fmt.Fprintf(w, "transaction %d%s has %s in %s; its removal frees %s\n",
+		l.Transaction, of, term.Size(l.Listed), term.Count(t.Objects, "file"), term.Size(l.Frees))
+	printNeeded(w, l.Shared, l.Holders, l.Pinned, "cached files or unfinished pushes")
+	if l.Collecting {
+		fmt.Fprintln(w, "files are still being added to it: those that come after its removal, the same again too, are another transaction")
+	}
+	if trash := time.Duration(l.Trash) * time.Second; l.Undoable(purge) {
+		fmt.Fprintf(w, "symdepot undo %d restores it for %s, until %s if it is removed now; then gc frees the bytes\n",
+			l.Transaction, term.Duration(trash), now.Add(trash).Local().Format("2006-01-02 15:04"))
+	} else {
+		fmt.Fprintln(w, "its removal cannot be undone")
+	}
+}
+
+// Undoable reports whether the removal, or a purge, can be undone.
+func (l RemovePlan) Undoable(purge bool) bool { return l.Trash > 0 && !purge }
 
 // Print prints the class of a transaction and its history, the holds on it, and who
 // removed it, as lines of an indented list.

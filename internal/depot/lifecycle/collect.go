@@ -11,7 +11,8 @@ import (
 )
 
 // DefaultGrace is how long Collect keeps contents without references: long
-// enough for the slowest add to commit the blobs that it has written.
+// enough for the slowest add to commit the blobs that it has written, and not longer
+// than retention.DefaultTrash.
 const DefaultGrace = 24 * time.Hour
 
 // Collected counts what Collect freed, or would free.

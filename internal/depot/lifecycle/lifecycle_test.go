@@ -116,9 +116,41 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// TestTrashWithoutPolicy: what somebody removes can be restored for retention.DefaultTrash if
+// no policy was set, or if it says nothing of a trash, and no collection frees it until then.
+func TestTrashWithoutPolicy(t *testing.T) {
+	if lifecycle.DefaultGrace > time.Duration(retention.DefaultTrash) {
+		t.Errorf("the default grace is %v, want at most the %v of the trash", lifecycle.DefaultGrace, retention.DefaultTrash)
+	}
+	for _, policy := range [][]string{nil, {"brake: 30%"}} {
+		w := newWorld(t, policy...)
+		w.remove(t, w.numbers[0])
+		w.Later(time.Duration(retention.DefaultTrash) - time.Second)
+		if got, err := w.Collect(t.Context(), lifecycle.CollectOptions{}); err != nil || got.Contents != 0 || len(got.Trash) != 1 {
+			t.Errorf("policy %q: collected before the end of the trash: %+v, %v; want no content, and 1 transaction in the trash", policy, got, err)
+		}
+		if tx, err := w.Undo(t.Context(), w.numbers[0], "anna"); err != nil || !tx.Removed.IsZero() {
+			t.Errorf("policy %q: undo before the end of the trash: %+v, %v; want the live transaction", policy, tx, err)
+		}
+		w.has(t, "after undo", w.own[0], true)
+		w.remove(t, w.numbers[0])
+		w.Later(time.Duration(retention.DefaultTrash) + time.Second)
+		_, err := w.Undo(t.Context(), w.numbers[0], "anna")
+		if _, over := errors.AsType[*lifecycle.NotInTrashError](err); !over || !strings.Contains(err.Error(), "its time in the trash ended on") {
+			t.Errorf("policy %q: undo after the trash: %v, want that its time is over", policy, err)
+		}
+		if got, err := w.Collect(t.Context(), lifecycle.CollectOptions{Grace: 100 * day}); err != nil || got.Contents != 1 || len(got.Trash) != 0 {
+			t.Errorf("policy %q: collected after the trash: %+v, %v; want 1 content, whatever the grace", policy, got, err)
+		}
+		if _, err = w.Undo(t.Context(), w.numbers[0], "anna"); err == nil || !strings.Contains(err.Error(), "its time there is over") {
+			t.Errorf("policy %q: undo after the collection: %v, want that its time is over", policy, err)
+		}
+	}
+}
+
 // TestCollect frees what nothing has held for longer than the grace, and nothing else.
 func TestCollect(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, "trash: 0")
 	w.remove(t, w.numbers[0])
 	for _, c := range []struct {
 		when  string
@@ -384,7 +416,7 @@ func TestScheduled(t *testing.T) {
 
 // TestCollectionPlan is applied as it was printed, or not at all.
 func TestCollectionPlan(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, "trash: 0")
 	w.remove(t, w.numbers[0])
 	w.Later(time.Second)
 	plan := func() lifecycle.CollectionPlan {

@@ -81,7 +81,7 @@ const planLife = 7 * 24 * time.Hour
 
 // PolicyInForce is the retention policy of a depot.
 type PolicyInForce struct {
-	// Policy is never nil; it keeps everything if none was set.
+	// Policy is never nil; it is retention.None if none was set.
 	Policy *retention.Policy
 	// Number rises with every change; 0: none was set.
 	Number int64
@@ -100,7 +100,7 @@ func (r *Retention) Policy(ctx context.Context) (PolicyInForce, error) {
 }
 
 func inForce(row removals.PolicyRow) (PolicyInForce, error) {
-	p := PolicyInForce{Policy: &retention.Policy{}, Number: row.No, Text: row.Text, Set: row.At, By: row.Who}
+	p := PolicyInForce{Policy: retention.None(), Number: row.No, Text: row.Text, Set: row.At, By: row.Who}
 	if row.No == 0 {
 		return p, nil
 	}

@@ -19,19 +19,16 @@ type ErrHeld = removals.ErrHeld
 // NotInTrashError is the error for a removed transaction that cannot be restored.
 type NotInTrashError = removals.NotInTrashError
 
-// Remove removes a transaction: into the trash if the policy has one. Objects that no
-// other transaction contains become hidden at once; Collect frees them. An unknown or
-// removed transaction is fs.ErrNotExist, a held one an *ErrHeld.
+// Remove removes a transaction: into the trash, unless the policy has none. Objects that
+// no other transaction contains become hidden at once; Collect frees them after the trash.
+// An unknown or removed transaction is fs.ErrNotExist, a held one an *ErrHeld.
 func (r *Retention) Remove(ctx context.Context, number int64, who string) (record.Transaction, error) {
 	p, err := r.Policy(ctx)
 	if err != nil {
 		return record.Transaction{}, err
 	}
-	x := removals.Removal{Number: number, At: r.now(), Who: who, Reason: "rm"}
-	if p.Policy.Trash > 0 {
-		x.Until = x.At.Add(time.Duration(p.Policy.Trash))
-	}
-	return r.db.Trash.Remove(ctx, x)
+	at := r.now()
+	return r.db.Trash.Remove(ctx, removals.Removal{Number: number, At: at, Until: p.Policy.Restorable(at), Who: who, Reason: "rm"})
 }
 
 // Purged is the result of a purge.

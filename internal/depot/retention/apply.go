@@ -139,9 +139,7 @@ func (p *Plan) Tombstones(by string, at time.Time) []Tombstone {
 		t := Tombstone{
 			Number: v.Number, Product: v.Product, Version: v.Version, Branch: v.Branch, Class: v.Class,
 			Removed: at, By: by, Reason: v.Reason.String(), Detail: p.Detail(v), Plan: number,
-		}
-		if p.Trash > 0 {
-			t.Until = at.Add(time.Duration(p.Trash))
+			Until: trashEnd(p.Trash, at),
 		}
 		list = append(list, t)
 	}

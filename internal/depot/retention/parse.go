@@ -59,7 +59,7 @@ func (f *Fault) Error() string {
 // faults, each a *Fault, up to 20.
 func Parse(file string, text []byte) (*Policy, error) {
 	d := &decoder{file: file}
-	p := &Policy{Default: Forever, MinAge: defaultMinAge, Floor: defaultFloor, Brake: defaultBrake}
+	p := &Policy{Default: Forever, MinAge: defaultMinAge, Floor: defaultFloor, Brake: defaultBrake, Trash: DefaultTrash}
 	if root := d.document(text); root != nil {
 		d.keys(root, "", []key{{"retention", func(n *yaml.Node, at string) { d.policy(n, at, p) }}})
 	}

@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 			},
 			Default: Forever, ProductCaps: map[string]term.ByteSize{"Game": 4 << 40}, MinAge: days, Floor: 1, Trash: 7 * days, Brake: 3000,
 		}},
-		{"defaults", "retention: {}", Policy{Default: Forever, MinAge: days, Floor: 1, Brake: 3000}},
+		{"defaults", "retention: {}", Policy{Default: Forever, MinAge: days, Floor: 1, Trash: DefaultTrash, Brake: 3000}},
 		{"everything", `
 retention:
   classes:
@@ -55,6 +55,7 @@ retention:
   cap: 100
   min_age: 12h
   floor: 0
+  trash: 0
   brake: 12.5%
   schedule: 02:00
 `, Policy{

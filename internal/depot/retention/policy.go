@@ -13,7 +13,8 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 )
 
-// Policy decides which transactions are kept. The zero value keeps everything forever.
+// Policy decides which transactions are kept. The zero value keeps everything forever, and has
+// no trash.
 //
 // The rules of a class select transactions to keep; a transaction is kept if one of them
 // applies. What no rule keeps is expired.
@@ -34,6 +35,7 @@ type Policy struct {
 	// never removes.
 	Floor int
 	// Trash is how long a removed transaction can be restored. Zero: there is no trash.
+	// A policy that does not say it has [DefaultTrash].
 	Trash term.Duration
 	// Brake is the share of a product's live transactions, or of its bytes, above
 	// which a plan is not applied without confirmation. [AllShare] confirms everything.
@@ -41,6 +43,26 @@ type Policy struct {
 	// Schedule is the time of day, HH:MM in UTC, at which a server applies the policy.
 	// Empty: it never does.
 	Schedule string
+}
+
+// DefaultTrash is how long a removed transaction can be restored if no policy says
+// otherwise: as long as garbage collection by default keeps a content that nothing
+// refers to.
+const DefaultTrash = term.Duration(24 * time.Hour)
+
+// None is the policy of a depot for which none was set: it keeps everything forever, and
+// what somebody removes can be restored for [DefaultTrash].
+func None() *Policy { return &Policy{Trash: DefaultTrash} }
+
+// Restorable returns the end of the trash for a transaction that is removed at a time;
+// the zero time if it cannot be restored.
+func (p *Policy) Restorable(at time.Time) time.Time { return trashEnd(p.Trash, at) }
+
+func trashEnd(trash term.Duration, at time.Time) (end time.Time) {
+	if trash > 0 {
+		end = at.Add(time.Duration(trash))
+	}
+	return end
 }
 
 // Forever is the name of the class that has no rules: its transactions are kept

@@ -66,7 +66,7 @@ func (p *Policy) String() string {
 	}
 	line("  ", "min_age", p.MinAge.String())
 	line("  ", "floor", strconv.Itoa(p.Floor))
-	if p.Trash > 0 {
+	if p.Trash != DefaultTrash {
 		line("  ", "trash", p.Trash.String())
 	}
 	line("  ", "brake", p.Brake.String())

@@ -66,7 +66,7 @@ func vectorPolicy(t *testing.T, n int, text string) (*Policy, *State) {
 		s.Contents = append(s.Contents, Content{Size: l.size, Stored: l.size})
 	}
 	var b strings.Builder
-	b.WriteString("retention:\n  min_age: 1d\n  floor: 1\n")
+	b.WriteString("retention:\n  min_age: 1d\n  floor: 1\n  trash: 0\n")
 	if n == 33 {
 		b.WriteString("  brake: 50%\n")
 	} else {

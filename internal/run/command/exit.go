@@ -71,7 +71,7 @@ func describe(err error, site *setup.Site) string {
 		return fmt.Sprintf("cannot write to standard output: %v", out.error)
 	case durable.IsNoSpace(err):
 		return fmt.Sprintf("%v\nThe disk is full; the depot is unchanged. "+
-			"Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
+			"Free space there, for instance with `symdepot rm` and `symdepot gc --empty-trash`, and run the command again.", err)
 	case errors.Is(err, fs.ErrPermission) && errors.As(err, new(*bucket.Error)):
 		return fmt.Sprintf("%v\nCheck the credentials of the bucket (AWS_ACCESS_KEY_ID and the like) and their rights.", err)
 	case errors.As(err, &denied):

@@ -6,6 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
@@ -16,6 +17,7 @@ type rmCmd struct {
 	Plan    string  `help:"text:rm_plan" placeholder:"PLAN" xor:"plan,purge"`
 	Purge   bool    `help:"text:rm_purge" xor:"purge"`
 	Reason  string  `help:"With --purge: why, for the record." placeholder:"TEXT"`
+	Yes     bool    `help:"Do not ask on a terminal." short:"y"`
 	JSON    bool    `help:"Print one JSON object per transaction."`
 	Numbers []int64 `arg:"" name:"tx" help:"Numbers of transactions."`
 }
@@ -32,25 +34,62 @@ func (c rmCmd) Run(a *session) error {
 		return err
 	}
 	return a.apiWith(c.serverFlags, depot.Options{Probe: c.Purge}, recorded, func(k *client.API) error {
+		var list []display.Transaction
 		for _, n := range c.Numbers {
 			tx, err := k.Transaction(a.ctx, n)
 			if err != nil {
 				return noSuchTx(a.stderr, n, err)
 			}
 			if !tx.Removed.IsZero() && !c.Purge {
-				return a.nothing(fmt.Sprintf("transaction %d was removed already, on %s", n, tx.Removed.Local().Format(time.RFC3339)))
+				return a.nothing(fmt.Sprintf("transaction %d was removed already, on %s%s",
+					n, tx.Removed.Local().Format(time.RFC3339), tx.Restorable()))
 			}
+			list = append(list, tx)
 		}
-		for _, n := range c.Numbers {
-			if err := c.remove(a, k, n); err != nil {
-				return noSuchTx(a.stderr, n, err)
+		if yes, err := c.confirmed(a, k, list); err != nil {
+			return err
+		} else if !yes {
+			return a.nothing("nothing was removed")
+		}
+		for _, tx := range list {
+			if err := c.remove(a, k, tx); err != nil {
+				return noSuchTx(a.stderr, tx.Transaction, err)
 			}
 		}
 		return nil
 	})
 }
 
-func (c rmCmd) remove(a *session, k *client.API, n int64) error {
+// confirmed asks the person at a terminal whether the transactions are to go, after it has
+// said what goes. A dry run removes nothing, and who gives a plan has seen what it does.
+func (c rmCmd) confirmed(a *session, k *client.API, list []display.Transaction) (bool, error) {
+	if c.Yes || c.DryRun || c.Plan != "" || !term.IsTerminal(a.stdin) {
+		return true, nil
+	}
+	what, undoable := fmt.Sprintf("transaction %d", list[0].Transaction), true
+	if len(list) > 1 {
+		what = term.Count(int64(len(list)), "transaction")
+	}
+	for _, tx := range list {
+		l, err := k.PlanRemoval(a.ctx, tx.Transaction)
+		if err != nil {
+			return false, noSuchTx(a.stderr, tx.Transaction, err)
+		}
+		l.PrintEffect(a.stderr, tx, c.Purge, a.now())
+		undoable = undoable && l.Undoable(c.Purge)
+	}
+	question := "Remove " + what + "?"
+	if c.Purge {
+		question = "Purge " + what + "?"
+	}
+	if !undoable {
+		question += " This cannot be undone."
+	}
+	return term.Confirm(a.ctx, a.stdin, a.stderr, question)
+}
+
+func (c rmCmd) remove(a *session, k *client.API, tx display.Transaction) error {
+	n := tx.Transaction
 	if c.DryRun {
 		l, err := k.PlanRemoval(a.ctx, n)
 		switch {
@@ -59,7 +98,7 @@ func (c rmCmd) remove(a *session, k *client.API, n int64) error {
 		case c.JSON:
 			return a.print(true, l, "")
 		}
-		l.Print(a.stdout, c.Purge)
+		l.Print(a.stdout, tx, c.Purge, a.now())
 		return nil
 	}
 	if c.Purge {

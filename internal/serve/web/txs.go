@@ -227,9 +227,14 @@ func (a *Transactions) Purge(r *Request, t depot.Transaction, plan, reason strin
 	return p, RetentionProblem(err)
 }
 
-// RemovePlan computes the space that the removal of a transaction frees.
+// RemovePlan computes the space that the removal of a transaction frees, and says how long
+// it can be undone.
 func (a *Transactions) RemovePlan(r *Request, t depot.Transaction) (display.RemovePlan, error) {
 	s, _, err := a.changes.Snapshot(r.Context())
+	if err != nil {
+		return display.RemovePlan{}, err
+	}
+	p, err := a.policies.Policy(r.Context())
 	if err != nil {
 		return display.RemovePlan{}, err
 	}
@@ -237,7 +242,7 @@ func (a *Transactions) RemovePlan(r *Request, t depot.Transaction) (display.Remo
 	if err != nil {
 		return display.RemovePlan{}, &Problem{Word: wire.ProblemNotInTrash, Detail: fmt.Sprintf("transaction %d was removed already", t.Number)}
 	}
-	l, err := display.NewRemovePlan(t.Number, removal)
+	l, err := display.NewRemovePlan(t.Number, removal, time.Duration(p.Policy.Trash))
 	// Holders of products that the client may not see are not named.
 	l.Holders = a.Visible(r, l.Holders)
 	return l, err

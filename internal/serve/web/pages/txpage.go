@@ -310,6 +310,7 @@ func acted(w *reply, r *web.Request, number, done string) error {
 type confirmView struct {
 	txRow
 	Plan    display.RemovePlan
+	Trash   time.Duration // for which it can be restored
 	Holders []txLink
 }
 
@@ -330,7 +331,7 @@ func (p txPages) confirmRemove(w *reply, r *web.Request, args []string) error {
 	}
 	done()
 	f := w.frame(r, "Remove transaction "+args[0], nil)
-	v := confirmView{txRow: f.txRow(t), Plan: plan}
+	v := confirmView{txRow: f.txRow(t), Plan: plan, Trash: time.Duration(plan.Trash) * time.Second}
 	for _, n := range plan.Holders {
 		v.Holders = append(v.Holders, txLink{n, f.To("tx", n)})
 	}
