@@ -18,6 +18,7 @@ func TestAddAgain(t *testing.T) {
 	byHash := plain(elf, "/1/prog", "out/prog")
 	byHash.As = "sha1"
 	info := TxInfo{Product: "G", Version: "1", Comment: "first", Who: "anna"}
+	bob := TxInfo{Product: "G", Version: "1", Who: "bob"}
 	other, class, imported := info, info, info
 	other.Version, class.Branch = "2", "main"
 	imported.Origin = &Origin{Store: "s", Number: "1"}
@@ -29,7 +30,7 @@ func TestAddAgain(t *testing.T) {
 		again  bool
 	}{
 		{"the first", info, []Source{a, b}, 1, false},
-		{"from elsewhere, by somebody else", TxInfo{Product: "G", Version: "1"}, []Source{plain(pdb, "/2/a.pdb", "out/a.pdb"), plain(elf, "/2/prog", "out/prog")}, 1, true},
+		{"from elsewhere, by somebody else", bob, []Source{plain(pdb, "/2/a.pdb", "out/a.pdb"), plain(elf, "/2/prog", "out/prog")}, 1, true},
 		{"a file twice", info, []Source{a, b, a}, 1, true},
 		{"fewer files", info, []Source{a}, 2, false},
 		{"another name", info, []Source{plain(elf, "/1/prog", "out/prog2"), b}, 3, false},

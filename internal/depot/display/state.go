@@ -77,7 +77,10 @@ type RemovePlan struct {
 // NewRemovePlan describes the removal of a transaction, which the trash then keeps. Its
 // number identifies all of it: if anything of it changes, the number does.
 func NewRemovePlan(number int64, r *retention.Removal, trash time.Duration) (RemovePlan, error) {
-	l := RemovePlan{"", number, r.Listed, r.Frees.Stored, r.Shared, int64(trash / time.Second), append([]int64{}, r.Holders...), r.Pinned, r.Open}
+	l := RemovePlan{
+		Transaction: number, Listed: r.Listed, Frees: r.Frees.Stored, Shared: r.Shared, Trash: int64(trash / time.Second),
+		Holders: append([]int64{}, r.Holders...), Pinned: r.Pinned, Collecting: r.Open,
+	}
 	b, err := json.Marshal(l)
 	sum := sha256.Sum256(append([]byte("symdepot remove plan 1\n"), b...))
 	l.Plan = hex.EncodeToString(sum[:4])

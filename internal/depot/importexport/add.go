@@ -91,7 +91,7 @@ func Add(ctx context.Context, d *depot.Depot, paths []string, opt AddOptions) (A
 }
 
 func (ad *adder) add(ctx context.Context, paths []string) (r AddResult, err error) {
-	ad.labels = scan.NewLabels(paths)
+	ad.labels = scan.NewLabels(absoluteAll(paths))
 	if ad.opt.DryRun {
 		take := func(ctx context.Context, src depot.Source) ([]depot.Added, error) {
 			return depot.DryRun(ctx, ad.d, src)
@@ -215,8 +215,8 @@ func (ad *adder) once(ctx context.Context, take taker, f *scan.File) ([]depot.Ad
 	defer c.Close()
 	path, archive := absolute(f)
 	got, err := take(ctx, depot.Source{
-		Path: path, Name: f.Name, Label: ad.labels.Of(f), Archive: archive, ModTime: f.ModTime, Signature: f.Signature, As: ad.opt.As, ID: ad.opt.ID, Script: f.Script(),
-		Content: sourceContent{c},
+		Path: path, Name: f.Name, Label: ad.labels.Of(path, f.Name), Archive: archive, ModTime: f.ModTime, Signature: f.Signature,
+		As: ad.opt.As, ID: ad.opt.ID, Script: f.Script(), Content: sourceContent{c},
 	})
 	if err != nil || ad.opt.As != "" {
 		return got, err

@@ -78,6 +78,19 @@ func absolute(f *scan.File) (path, archive string) {
 	return abs + strings.TrimPrefix(f.Path, f.Archive), abs
 }
 
+// absoluteAll makes paths of the command line absolute, so that labels do not depend on how
+// somebody spells a path.
+func absoluteAll(paths []string) []string {
+	list := make([]string, len(paths))
+	for i, p := range paths {
+		list[i] = p
+		if abs, err := filepath.Abs(p); err == nil {
+			list[i] = abs
+		}
+	}
+	return list
+}
+
 // countAdded counts an object that the depot has added.
 func (ad *adder) countAdded(path string, g depot.Added) {
 	ad.bytes.Add(g.Object.Size)

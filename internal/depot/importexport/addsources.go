@@ -24,7 +24,8 @@ func (ad *adder) addSources(ctx context.Context, take taker) error {
 		}
 		_, archive := absolute(t.File)
 		for _, n := range t.Names {
-			src := depot.Source{Path: n.Name, Label: scan.Label(n.Name), ModTime: t.File.ModTime, As: "sha1", Content: memoryContent{bytes.NewReader(t.Bytes)}}
+			src := depot.Source{Path: n.Name, Label: scan.Label(n.Name), ModTime: t.File.ModTime, As: "sha1"}
+			src.Content = memoryContent{bytes.NewReader(t.Bytes)}
 			if t.File.Archive != "" {
 				src.Path, src.Archive = archive+scan.Separator+strings.TrimLeft(n.Name, "/"), archive
 			}

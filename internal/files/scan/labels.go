@@ -44,9 +44,10 @@ func NewLabels(roots []string) Labels {
 	return Labels{out}
 }
 
-// Of returns the label of a file of a walk over the roots.
-func (l Labels) Of(f *File) string {
-	path := strings.TrimSuffix(f.Path, symfile.BaseName(f.Path)) + f.Name
+// Of returns the label of a file of a walk over the roots, by the path and the name that a
+// File has.
+func (l Labels) Of(path, name string) string {
+	path = strings.TrimSuffix(path, symfile.BaseName(path)) + name
 	best, label := -1, ""
 	for _, root := range l.roots {
 		rest, ok := strings.CutPrefix(path, root.path)
@@ -67,7 +68,7 @@ func (l Labels) Of(f *File) string {
 		}
 	}
 	if best < 0 {
-		label = f.Name
+		label = name
 	}
 	return Label(label)
 }

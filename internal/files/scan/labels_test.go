@@ -33,7 +33,7 @@ func TestLabels(t *testing.T) {
 	for path, want := range map[string]string{
 		"out/a.pdb": "out/a.pdb", "/ci/17/bin/a.pdb": "bin/a.pdb", "/ci/18/bin/x/a.pdb": "~2/bin/x/a.pdb", "/elsewhere/a.pdb": "a.pdb",
 	} {
-		if got := l.Of(&File{Path: path, Name: "a.pdb"}); got != want {
+		if got := l.Of(path, "a.pdb"); got != want {
 			t.Errorf("the label of %s is %q, want %q", path, got, want)
 		}
 	}

@@ -477,7 +477,7 @@ func (r *run) one(ctx context.Context, f *scan.File) (*found, error) {
 		return nil, err
 	}
 	defer c.Close()
-	path := r.labels.Of(f)
+	path := r.labels.Of(f.Path, f.Name)
 	objs, err := objfile.Identify(c, c.Size(), path, objfile.Options{Script: f.Script(), IDs: true})
 	if err != nil {
 		return nil, err
