@@ -176,7 +176,7 @@ func TestGuardDepot(t *testing.T) {
 			{"undo", "9"}, // its trash ends in 2036
 			{"add", "--product", "New", "../../testdata/pdb/hello-arm64.pdb", "../../testdata/elf/e-x86"},
 			{"rm", "1"},
-			{"gc", "--grace", "0s"},
+			{"gc", "--empty-trash", "--grace", "0s"},
 			{"verify", "--restore"},
 		} {
 			if code, stdout, stderr := commandtest.Symdepot(t, depot, args...); code != command.ExitOK {

@@ -57,13 +57,13 @@ func TestHeldInDepot(t *testing.T) {
 	}
 	release := symtest.Hold(t, blobs[0])
 	run("", "rm", "1")
-	run("", "gc", "--grace", "0s")
+	run("", "gc", "--empty-trash", "--grace", "0s")
 	run("", "verify")
 	if got, err := os.ReadFile(blobs[0]); err != nil || string(got) != string(content) {
 		t.Errorf("the blob that is held open: %d bytes, %v, want the content", len(got), err)
 	}
 	release()
-	run("freed", "gc", "--grace", "0s")
+	run("freed", "gc", "--empty-trash", "--grace", "0s")
 	if _, err := os.Stat(blobs[0]); !os.IsNotExist(err) {
 		t.Errorf("the blob after the next collection: %v, want not found", err)
 	}
@@ -98,7 +98,7 @@ func TestHeldInBackup(t *testing.T) {
 	}
 	release := symtest.Hold(t, blobs[0])
 	run("", "rm", "1")
-	run("freed", "gc", "--grace", "0s")
+	run("freed", "gc", "--empty-trash", "--grace", "0s")
 	run("1 content", "depot", "backup", "--to", backup)
 	if code, out, errs := commandtest.Symdepot(t, backup, "verify"); code != 0 || !strings.Contains(out, "clean: 1 content") {
 		t.Errorf("verify of the backup: exit code %d, %s%s, want it clean", code, out, errs)

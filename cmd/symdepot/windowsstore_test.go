@@ -60,7 +60,7 @@ func TestWindowsStore(t *testing.T) {
 	do(false, "", "symstore", "del", "/i", "3", "/s", store)
 	do(true, "", "--depot", depot, "rm", "2")
 	do(false, "", "--depot", depot, "rm", "3")
-	do(true, "freed", "--depot", depot, "gc", "--grace", "0s")
+	do(true, "freed", "--depot", depot, "gc", "--empty-trash", "--grace", "0s")
 	clean()
 	for name, found := range map[string]bool{"hello-x64.exe": true, "hello-x64.pdb": false, "hello-x86.exe": false, "hello-x86.pdb": true} {
 		if _, err := os.Stat(filepath.Join(store, name)); (err == nil) != found {

@@ -325,6 +325,7 @@ func TestCatalogVersions(t *testing.T) {
 		if got := append(without("1"), without("2")...); len(got) > 0 {
 			t.Errorf("without a PDB: %q, want none", got)
 		}
+		setPolicy(t, d, "trash: 0")
 		if _, err := d.Retention.Remove(ctx, 1, "me"); err != nil {
 			t.Fatal(err)
 		}

@@ -169,7 +169,7 @@ func churn(t *testing.T, depot, dir string, series, files int, stop chan struct{
 			}
 		}
 		if series == 0 {
-			if code, _, errs := commandtest.Symdepot(t, depot, "gc", "--grace", "0s"); code != 0 {
+			if code, _, errs := commandtest.Symdepot(t, depot, "gc", "--empty-trash", "--grace", "0s"); code != 0 {
 				t.Errorf("gc: exit %d, want 0: %s", code, errs)
 			}
 		}

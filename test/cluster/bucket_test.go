@@ -202,7 +202,7 @@ func TestCopiedDepot(t *testing.T) {
 	}
 	stopped := func(d *commandtest.BucketDepot, what string) {
 		t.Helper()
-		if code, out := d.Run(t, "gc", "--grace", "0s"); code != command.ExitFailed || !strings.Contains(out, "gc --claim") {
+		if code, out := d.Run(t, "gc", "--empty-trash", "--grace", "0s"); code != command.ExitFailed || !strings.Contains(out, "gc --claim") {
 			t.Errorf("gc of %s: exit %d\n%swant exit %d and the way to claim", what, code, out, command.ExitFailed)
 		}
 	}
@@ -212,12 +212,12 @@ func TestCopiedDepot(t *testing.T) {
 	if n := b.Objects(t); n != 3 {
 		t.Errorf("%d objects, want 3", n)
 	}
-	b.Must(t, "gc", "--grace", "0s")
+	b.Must(t, "gc", "--empty-trash", "--grace", "0s")
 	b.Must(t, "verify")
 	if code, out := b.Run(t, "gc", "--claim", "--dry-run"); code != command.ExitUsage {
 		t.Errorf("gc --claim --dry-run: exit %d, want %d\n%s", code, command.ExitUsage, out)
 	}
-	c.Must(t, "gc", "--claim", "--grace", "0s")
+	c.Must(t, "gc", "--claim", "--empty-trash", "--grace", "0s")
 	if n := b.Objects(t); n != 0 {
 		t.Errorf("%d objects after the copy has claimed and collected, want none", n)
 	}

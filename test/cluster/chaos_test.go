@@ -511,7 +511,7 @@ func TestNodesFaults(t *testing.T) {
 	var collected atomic.Int64
 	wg.Go(func() {
 		for !stop.Load() {
-			if _, err := c.command("gc", "--grace", "2s"); err == nil {
+			if _, err := c.command("gc", "--empty-trash", "--grace", "2s"); err == nil {
 				collected.Add(1)
 			}
 			pauseFor(c.ctx, time.Second)
@@ -829,7 +829,7 @@ func TestNodesFailover(t *testing.T) {
 				}
 			}
 		})
-		if out, err := c.command("gc", "--claim", "--grace", "0s"); err != nil {
+		if out, err := c.command("gc", "--claim", "--empty-trash", "--grace", "0s"); err != nil {
 			t.Errorf("gc: %v, want no error\n%s", err, out)
 		}
 	}

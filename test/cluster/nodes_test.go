@@ -46,7 +46,7 @@ func TestNodes(t *testing.T) {
 	if out := c.Run(t, "verify"); !strings.HasPrefix(out, "clean: 3 contents") {
 		t.Errorf("verify: %s, want %q at the beginning", out, "clean: 3 contents")
 	}
-	if out := c.Run(t, "gc", "--grace", "0s"); !strings.Contains(out, "1 object") || !strings.Contains(out, "wait in the bucket") {
+	if out := c.Run(t, "gc", "--empty-trash", "--grace", "0s"); !strings.Contains(out, "1 object") || !strings.Contains(out, "wait in the bucket") {
 		t.Errorf("gc: %s, want one object that waits in the bucket", out)
 	}
 	same("after gc", paths[2], 200)
@@ -119,7 +119,7 @@ func TestNodesStorm(t *testing.T) {
 			t.Errorf("GET %s in the end: %v, want 200 from each server", p, got)
 		}
 	}
-	c.Run(t, "gc", "--grace", "0s")
+	c.Run(t, "gc", "--empty-trash", "--grace", "0s")
 	if out := c.Run(t, "verify"); !strings.HasPrefix(out, "clean: ") {
 		t.Errorf("verify: %s, want %q at the beginning", out, "clean: ")
 	}

@@ -283,6 +283,7 @@ func (k *soak) old(ctx context.Context, i int) {
 
 // beside adds, removes, evicts and forgets until ctx ends.
 func (k *soak) beside(ctx context.Context) {
+	_, _ = k.d.Retention.SetPolicy(ctx, "policy", []byte("retention: {trash: 0}\n"), "", -1)
 	for n := 0; ctx.Err() == nil; n++ {
 		i := rand.IntN(soakKeys)
 		if tx, err := k.d.Begin(ctx, depot.TxInfo{Product: "soak"}); err == nil {
