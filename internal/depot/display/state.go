@@ -90,7 +90,7 @@ func NewRemovePlan(number int64, r *retention.Removal, trash time.Duration) (Rem
 // Print prints what the removal of the transaction would free, and how it is done, for
 // people. purge means that the removal would be a purge, which takes no plan.
 func (l RemovePlan) Print(w io.Writer, t Transaction, purge bool, now time.Time) {
-	l.PrintEffect(w, t, purge, now)
+	l.printEffect(w, t, purge, now)
 	if purge {
 		fmt.Fprintf(w, "symdepot rm --purge %d removes it, and frees the bytes at once\n", l.Transaction)
 		return
@@ -98,9 +98,29 @@ func (l RemovePlan) Print(w io.Writer, t Transaction, purge bool, now time.Time)
 	fmt.Fprintf(w, "plan %s: symdepot rm --plan %s %d removes it if that is still so\n", l.Plan, l.Plan, l.Transaction)
 }
 
-// PrintEffect prints what goes with the transaction, what of it stays, and until when it
+// RemovalQuestion prints what the removals of transactions do, for people, and returns the
+// question whether they are to be.
+func RemovalQuestion(w io.Writer, plans []RemovePlan, list []Transaction, purge bool, now time.Time) string {
+	verb, what, undoable := "Remove", term.Count(int64(len(list)), "transaction"), true
+	for i, l := range plans {
+		l.printEffect(w, list[i], purge, now)
+		undoable = undoable && l.undoable(purge)
+	}
+	if purge {
+		verb = "Purge"
+	}
+	if len(list) == 1 {
+		what = fmt.Sprintf("transaction %d", list[0].Transaction)
+	}
+	if undoable {
+		return verb + " " + what + "?"
+	}
+	return verb + " " + what + "? This cannot be undone."
+}
+
+// printEffect prints what goes with the transaction, what of it stays, and until when it
 // can be restored if it is removed now, for people.
-func (l RemovePlan) PrintEffect(w io.Writer, t Transaction, purge bool, now time.Time) {
+func (l RemovePlan) printEffect(w io.Writer, t Transaction, purge bool, now time.Time) {
 	of := term.Printable(strings.TrimSpace(t.Product + " " + t.Version))
 	if of != "" {
 		of = " (" + of + ")"
@@ -111,7 +131,7 @@ func (l RemovePlan) PrintEffect(w io.Writer, t Transaction, purge bool, now time
 	if l.Collecting {
 		fmt.Fprintln(w, "files are still being added to it: those that come after its removal, the same again too, are another transaction")
 	}
-	if trash := time.Duration(l.Trash) * time.Second; l.Undoable(purge) {
+	if trash := time.Duration(l.Trash) * time.Second; l.undoable(purge) {
 		fmt.Fprintf(w, "symdepot undo %d restores it for %s, until %s if it is removed now; then gc frees the bytes\n",
 			l.Transaction, term.Duration(trash), now.Add(trash).Local().Format("2006-01-02 15:04"))
 	} else {
@@ -119,8 +139,8 @@ func (l RemovePlan) PrintEffect(w io.Writer, t Transaction, purge bool, now time
 	}
 }
 
-// Undoable reports whether the removal, or a purge, can be undone.
-func (l RemovePlan) Undoable(purge bool) bool { return l.Trash > 0 && !purge }
+// undoable reports whether the removal, or a purge, can be undone.
+func (l RemovePlan) undoable(purge bool) bool { return l.Trash > 0 && !purge }
 
 // Print prints the class of a transaction and its history, the holds on it, and who
 // removed it, as lines of an indented list.

@@ -59,6 +59,14 @@ type AddResult struct {
 	Again bool
 }
 
+// Already is the end of the sentence that names the transaction, if it existed before.
+func (r AddResult) Already() string {
+	if r.Again {
+		return " has these files already"
+	}
+	return ""
+}
+
 // ErrUnreadable is wrapped by the error of Add for files that cannot be read.
 var ErrUnreadable = errors.New("part of the input cannot be read")
 

@@ -86,11 +86,7 @@ func runAdd(a *console, d *depot.Depot, paths []string, opt importexport.AddOpti
 		if opt.Info.Product != "" || opt.Info.Version != "" {
 			what = fmt.Sprintf(" (%s)", strings.TrimSpace(opt.Info.Product+" "+opt.Info.Version))
 		}
-		again := ""
-		if r.Again {
-			again = " has these files already"
-		}
-		fmt.Fprintf(a.stdout, "transaction %d%s in %s%s\n", r.Transaction, term.Printable(what), d.Name(), again)
+		fmt.Fprintf(a.stdout, "transaction %d%s in %s%s\n", r.Transaction, term.Printable(what), d.Name(), r.Already())
 	case opt.DryRun:
 		fmt.Fprintln(a.stdout, "dry run: nothing was added")
 	default:

@@ -66,25 +66,15 @@ func (c rmCmd) confirmed(a *session, k *client.API, list []display.Transaction) 
 	if c.Yes || c.DryRun || c.Plan != "" || !term.IsTerminal(a.stdin) {
 		return true, nil
 	}
-	what, undoable := fmt.Sprintf("transaction %d", list[0].Transaction), true
-	if len(list) > 1 {
-		what = term.Count(int64(len(list)), "transaction")
-	}
+	var plans []display.RemovePlan
 	for _, tx := range list {
 		l, err := k.PlanRemoval(a.ctx, tx.Transaction)
 		if err != nil {
 			return false, noSuchTx(a.stderr, tx.Transaction, err)
 		}
-		l.PrintEffect(a.stderr, tx, c.Purge, a.now())
-		undoable = undoable && l.Undoable(c.Purge)
+		plans = append(plans, l)
 	}
-	question := "Remove " + what + "?"
-	if c.Purge {
-		question = "Purge " + what + "?"
-	}
-	if !undoable {
-		question += " This cannot be undone."
-	}
+	question := display.RemovalQuestion(a.stderr, plans, list, c.Purge, a.now())
 	return term.Confirm(a.ctx, a.stdin, a.stderr, question)
 }
 
