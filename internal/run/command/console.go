@@ -82,20 +82,3 @@ func (a *console) warn(list []string) {
 		fmt.Fprintln(a.stderr, "symdepot: warning:", text)
 	}
 }
-
-// output is standard output. Its errors say so.
-type output struct{ io.Writer }
-
-// outputError is an error of standard output.
-type outputError struct{ error }
-
-func (e outputError) Unwrap() error { return e.error }
-
-// Write implements io.Writer.
-func (o output) Write(p []byte) (int, error) {
-	n, err := o.Writer.Write(p)
-	if err != nil {
-		err = outputError{err}
-	}
-	return n, err
-}

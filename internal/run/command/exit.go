@@ -56,7 +56,7 @@ func exitCode(err error) int {
 
 // describe adds the next step to errors that have one.
 func describe(err error, site *setup.Site) string {
-	var out outputError
+	var out term.OutputError
 	var parse *kong.ParseError
 	var unfinished *lifecycle.UnfinishedError
 	var denied *account.DeniedError
@@ -68,7 +68,7 @@ func describe(err error, site *setup.Site) string {
 	case errors.Is(err, context.Canceled):
 		return "interrupted; nothing was left half done"
 	case errors.As(err, &out):
-		return fmt.Sprintf("cannot write to standard output: %v", out.error)
+		return out.Error()
 	case durable.IsNoSpace(err):
 		return fmt.Sprintf("%v\nThe disk is full; the depot is unchanged. "+
 			"Free space there, for instance with `symdepot rm` and `symdepot gc --empty-trash`, and run the command again.", err)

@@ -45,7 +45,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			args = []string{"--help"}
 		}
 	}
-	a := &console{ctx: ctx, stdin: stdin, stdout: output{stdout}, stderr: stderr, opt: opt}
+	a := &console{ctx: ctx, stdin: stdin, stdout: term.Output{Writer: stdout}, stderr: stderr, opt: opt}
 	if len(args) > 0 && args[0] == "symstore" {
 		return runSymstore(a, args[1:])
 	}
@@ -77,7 +77,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		again := rerun(func(args []string) int { return Run(ctx, args, stdin, a.stdout, stderr, opt) })
 		err = kctx.Run(s, a, parser, again)
 	case errors.As(err, &file) && file.Op == "write": // the help could not be printed
-		err = outputError{file}
+		err = term.OutputError{Err: file}
 	}
 	var own term.Exit
 	if errors.As(err, &own) {
