@@ -2,6 +2,7 @@ package manual
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -53,7 +54,15 @@ func writeNames(b *strings.Builder, title string, list []Arg) {
 	}
 }
 
-// ExitCodes returns a table of the exit codes that the help of each command names.
+// usualCodes are the exit codes that mean the same for nearly all commands.
+var usualCodes = regexp.MustCompile(`^(0 done|2 wrong command line( or none)?|3 failed|4 (no depot|depot (missing|damaged)(, damaged| or damaged)?( or newer)?)|` +
+	`5 credentials refused|7 server not reachable|130 interrupted)$`)
+
+// nextCode is where the text of the next exit code begins.
+var nextCode = regexp.MustCompile(`[,;:] (\d+ )`)
+
+// ExitCodes returns a table of the exit codes that the help of each command names, without those
+// that mean what they mean everywhere.
 func ExitCodes(root *Command) string {
 	var b strings.Builder
 	b.WriteString("| Command | Exit codes |\n|---|---|\n")
@@ -63,7 +72,11 @@ func ExitCodes(root *Command) string {
 			continue
 		}
 		codes, _, _ = strings.Cut(codes, "\n\n")
-		fmt.Fprintf(&b, "| `%s` | %s |\n", c.Path, cell(strings.TrimSuffix(strings.TrimSpace(codes), ".")))
+		codes = strings.TrimSuffix(strings.Join(strings.Fields(codes), " "), ".")
+		list := strings.Split(nextCode.ReplaceAllString(codes, "\n$1"), "\n")
+		if list = slices.DeleteFunc(list, usualCodes.MatchString); len(list) > 0 {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", c.Path, cell(strings.Join(list, "; ")))
+		}
 	}
 	return b.String()
 }
