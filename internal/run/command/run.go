@@ -20,8 +20,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
-	"github.com/symdepot/symdepot/internal/run/mstools"
 	"github.com/symdepot/symdepot/internal/run/manual"
+	"github.com/symdepot/symdepot/internal/run/mstools"
 	"github.com/symdepot/symdepot/internal/run/setup"
 )
 

@@ -38,7 +38,9 @@ func (c supportBundleCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
-	bundle := doctor.Bundle{Version: version.Text(a.opt.Version), Findings: list, Patient: patient, Log: c.Log, Environ: os.Environ(), Now: now}
+	bundle := doctor.Bundle{
+		Version: version.Text(a.opt.Version), Findings: list, Patient: patient, Log: c.Log, Environ: os.Environ(), Now: now,
+	}
 	err = bundle.Write(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(c.Output))

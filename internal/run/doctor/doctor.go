@@ -134,6 +134,45 @@ func split(err error) (list []error) {
 // asOwner is what to do about a depot that this user may not open.
 const asOwner = "run the command as the owner of the depot (sudo -u OWNER symdepot doctor), or share the depot with a group (depot.group)"
 
+// unusable says why the depot cannot be used with what is configured.
+func (e *examiner) unusable(ctx context.Context, where, blobs string, err error) {
+	if errors.Is(err, fs.ErrPermission) && e.denied(home.Denied(ctx, where)) {
+		return
+	}
+	do := "check the address and the credentials of the bucket"
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		do = asOwner
+	case blobs == "":
+		do = "name the folder or the database of the depot, with --depot or the key depot.dir"
+	}
+	e.add("depot", Fault, err.Error(), do)
+}
+
+// unopened says why the depot cannot be opened.
+func (e *examiner) unopened(i *home.Inspection, err error) {
+	switch {
+	case errors.Is(err, home.ErrNoDepot):
+		e.add("depot", Warning, err.Error(), "that is fine before the first symdepot add or serve; else name it with --depot or the key depot")
+	case address.IsDatabase(i.Name) && errors.Is(err, fs.ErrNotExist):
+		e.add("depot", Warning, i.Name+" has no tables yet",
+			"that is fine before the first symdepot add or serve, which make them; else name the right database")
+	case errors.Is(err, home.ErrOlder):
+		e.add("depot", Warning, err.Error(),
+			"the next symdepot serve or add upgrades it; make a backup first (symdepot depot backup, of the old version)")
+	case errors.Is(err, home.ErrNewer), errors.Is(err, home.ErrUnreleased), errors.Is(err, home.ErrMoved):
+		e.add("depot", Fault, err.Error(), "")
+	case e.denied(i.Denied, i.DeniedFiles):
+	case errors.Is(err, fs.ErrPermission):
+		e.add("depot", Fault, err.Error(), asOwner)
+	case address.IsDatabase(i.Name):
+		e.list = append(e.list, databaseAway(i.Name, err))
+	default:
+		e.add("depot", Fault, err.Error(),
+			"symdepot depot restore brings a backup back; without one, move index.db away and symdepot import the folder blobs into a new depot")
+	}
+}
+
 // depot examines the depot, its database, its disk and its bucket.
 func (e *examiner) depot(ctx context.Context) {
 	where, err := e.Config.DepotDir()
@@ -151,17 +190,7 @@ func (e *examiner) depot(ctx context.Context) {
 	}
 	var opt depot.Options
 	if err := setup.UseDepot(e.Config, where, blobs, &opt); err != nil {
-		if errors.Is(err, fs.ErrPermission) && e.denied(home.Denied(ctx, where)) {
-			return
-		}
-		do := "check the address and the credentials of the bucket"
-		switch {
-		case errors.Is(err, fs.ErrPermission):
-			do = asOwner
-		case blobs == "":
-			do = "name the folder or the database of the depot, with --depot or the key depot.dir"
-		}
-		e.add("depot", Fault, err.Error(), do)
+		e.unusable(ctx, where, blobs, err)
 		return
 	}
 	i, err := home.Inspect(ctx, where, opt.Home())
@@ -176,32 +205,8 @@ func (e *examiner) depot(ctx context.Context) {
 			e.add("object store", Warning, w, "")
 		}
 	}
-	switch {
-	case errors.Is(err, home.ErrNoDepot):
-		e.add("depot", Warning, err.Error(), "that is fine before the first symdepot add or serve; else name it with --depot or the key depot")
-		return
-	case address.IsDatabase(i.Name) && errors.Is(err, fs.ErrNotExist):
-		e.add("depot", Warning, i.Name+" has no tables yet",
-			"that is fine before the first symdepot add or serve, which make them; else name the right database")
-		return
-	case errors.Is(err, home.ErrOlder):
-		e.add("depot", Warning, err.Error(),
-			"the next symdepot serve or add upgrades it; make a backup first (symdepot depot backup, of the old version)")
-		return
-	case errors.Is(err, home.ErrNewer), errors.Is(err, home.ErrUnreleased), errors.Is(err, home.ErrMoved):
-		e.add("depot", Fault, err.Error(), "")
-		return
-	case err != nil && e.denied(i.Denied, i.DeniedFiles):
-		return
-	case errors.Is(err, fs.ErrPermission):
-		e.add("depot", Fault, err.Error(), asOwner)
-		return
-	case address.IsDatabase(i.Name) && err != nil:
-		e.list = append(e.list, databaseAway(i.Name, err))
-		return
-	case err != nil:
-		e.add("depot", Fault, err.Error(),
-			"symdepot depot restore brings a backup back; without one, move index.db away and symdepot import the folder blobs into a new depot")
+	if err != nil {
+		e.unopened(&i, err)
 		return
 	}
 	transactions, contents := term.Count(i.Stats.Transactions, "transaction"), term.Count(i.Stats.Contents, "content")

@@ -55,7 +55,8 @@ func writeNames(b *strings.Builder, title string, list []Arg) {
 }
 
 // usualCodes are the exit codes that mean the same for nearly all commands.
-var usualCodes = regexp.MustCompile(`^(0 done|2 wrong command line( or none)?|3 failed|4 (no depot|depot (missing|damaged)(, damaged| or damaged)?( or newer)?)|` +
+var usualCodes = regexp.MustCompile(`^(0 done|2 wrong command line( or none)?|3 failed|` +
+	`4 (no depot|depot (missing|damaged)(, damaged| or damaged)?( or newer)?)|` +
 	`5 credentials refused|7 server not reachable|130 interrupted)$`)
 
 // nextCode is where the text of the next exit code begins.
