@@ -133,9 +133,6 @@ func FirstScreen(steps string, root *Command) string {
 		before := ", "
 		if c.Group != group {
 			group, before = c.Group, "\n"+c.Group+"\n  "
-			if b.Len() > len(steps) {
-				before = "\n" + before
-			}
 		}
 		b.WriteString(before + c.Name)
 	}
