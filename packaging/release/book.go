@@ -11,7 +11,7 @@ import (
 // from the top of the repository. Archives and packages have them in the same places,
 // so that the links between them are right.
 var pages = []string{
-	"README.md", "CHANGELOG.md", "ARCHITECTURE.md", "BENCHMARKS.md", "CONTRIBUTING.md", "docs", "ci",
+	"README.md", "CHANGELOG.md", "ARCHITECTURE.md", "BENCHMARKS.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "ci",
 	"packaging/README.md", "packaging/compose", "packaging/linux", "packaging/macos", "packaging/monitoring",
 	"testdata/README.md",
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/term"
-	"github.com/symdepot/symdepot/layout"
 )
 
 // TerminalLog is a log for people at a terminal: a request is one short line, in columns. A
@@ -111,9 +110,9 @@ func (l *TerminalLog) help(a *accessLine) string {
 		_, rest, _ := strings.Cut(asked[len("/t/"):], "/")
 		asked = "/" + rest
 	}
-	file, source := path.Dir(asked), false // WinDbg asks for app.pdb, app.pd_ and file.ptr in one folder
-	if a.protocol == layout.Debuginfod.Name() {
-		file, _, source = strings.Cut(asked, "/source/") // gdb asks for each source file of a build
+	file, source := path.Dir(asked), false                        // WinDbg asks for app.pdb, app.pd_ and file.ptr in one folder
+	if build, _, found := strings.Cut(asked, "/source/"); found { // gdb asks for each source file of a build
+		file, source = build, true
 	}
 	if !l.told.first(strings.ToLower(file)) {
 		return ""
