@@ -112,7 +112,7 @@ func (l *TerminalLog) help(a *accessLine) string {
 	}
 	file, source := path.Dir(asked), false                        // WinDbg asks for app.pdb, app.pd_ and file.ptr in one folder
 	if build, _, found := strings.Cut(asked, "/source/"); found { // gdb asks for each source file of a build
-		file, source = build, true
+		file, source = build+"/source/", true
 	}
 	if !l.told.first(strings.ToLower(file)) {
 		return ""
