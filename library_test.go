@@ -24,7 +24,7 @@ func TestLibraryMap(t *testing.T) {
 		inDoc = append(inDoc, strings.Split(m[1], ", ")...)
 	}
 	var inPage []string
-	for _, m := range regexp.MustCompile("(?m)^\\|.*?\\|([^|]*)\\|").FindAllStringSubmatch(readText(t, "docs/library.md"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\|.*?\|([^|]*)\|`).FindAllStringSubmatch(readText(t, "docs/library.md"), -1) {
 		for _, name := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(m[1], -1) {
 			inPage = append(inPage, name[1])
 		}
@@ -72,7 +72,7 @@ func TestLibraryPrograms(t *testing.T) {
 // TestLibraryModules: docs/library.md says which packages need the standard library only.
 func TestLibraryModules(t *testing.T) {
 	t.Parallel()
-	m := regexp.MustCompile("(?s)need less\\. (.*?) need the standard library only").FindStringSubmatch(readText(t, "docs/library.md"))
+	m := regexp.MustCompile(`(?s)need less\. (.*?) need the standard library only`).FindStringSubmatch(readText(t, "docs/library.md"))
 	if m == nil {
 		t.Fatal("docs/library.md does not say which packages need the standard library only")
 	}

@@ -76,7 +76,7 @@ type operateCommands struct {
 	Audit   auditCmd         `cmd:"" nodepot:"" help:"List downloads that needed credentials."`
 	Health  healthCmd        `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
 	Support supportBundleCmd `cmd:"" name:"support-bundle" help:"Write a zip file for a report of a problem; no secrets."`
-	serviceCommands
+	Windows serviceCommands  `embed:""`
 }
 
 // formatCommands read and write files of other programs.

@@ -21,7 +21,7 @@ func ActAsOwner(dir string) (user string, err error) {
 		return "", nil
 	}
 	if err := owner.Become(); err != nil {
-		return "", fmt.Errorf("the folder %s belongs to the user %s: %v\nRun the command as that user: %s",
+		return "", fmt.Errorf("the folder %s belongs to the user %s: %w\nRun the command as that user: %s",
 			dir, owner.User(), err, owner.Sudo(account.Program()...))
 	}
 	return owner.User(), nil
