@@ -21,8 +21,9 @@ func ActAsOwner(dir string) (user string, err error) {
 		return "", nil
 	}
 	if err := owner.Become(); err != nil {
-		return "", fmt.Errorf("the folder %s belongs to the user %s: %w\nRun the command as that user: %s",
-			dir, owner.User(), err, owner.Sudo(account.Program()...))
+		// The error of the system is not wrapped: what helps stands in the text.
+		return "", fmt.Errorf("the folder %s belongs to the user %s: %s\nRun the command as that user: %s",
+			dir, owner.User(), err.Error(), owner.Sudo(account.Program()...))
 	}
 	return owner.User(), nil
 }
