@@ -33,8 +33,8 @@ type ServedFolder struct {
 // whose disks answer in time. What looks into a disk that hangs goes on until the disk answers.
 func lookInto[T any](ctx context.Context, ts trees, list []*tree.Folder, look func(context.Context, *tree.Folder) T) map[*tree.Folder]T {
 	type reply struct {
-		from *tree.Folder
-		T    T
+		from  *tree.Folder
+		value T
 	}
 	answers := make(chan reply, len(list))
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -55,7 +55,7 @@ func lookInto[T any](ctx context.Context, ts trees, list []*tree.Folder, look fu
 	for len(got) < len(list) {
 		select {
 		case a := <-answers:
-			got[a.from] = a.T
+			got[a.from] = a.value
 		case <-end.C:
 			for _, f := range list {
 				if _, ok := got[f]; !ok {
