@@ -51,7 +51,8 @@ func makes(t *testing.T, d *Depot, products []string, path string) ([]byte, erro
 	return makesFor(ctx, t, d, SymbolsAsk{Products: products, Client: "192.0.2.1"}, path)
 }
 
-// makesFor asks for a file that is made, and waits until ctx ends.
+// makesFor asks for a file that is made, and waits until ctx ends, unless the question
+// has a way of its own to wait.
 func makesFor(ctx context.Context, t *testing.T, d *Depot, ask SymbolsAsk, path string) ([]byte, error) {
 	t.Helper()
 	req := request(t, path)
@@ -59,9 +60,11 @@ func makesFor(ctx context.Context, t *testing.T, d *Depot, ask SymbolsAsk, path 
 	if ask.Format, ask.Module, ok = symbolicate.FormatOf(&req); !ok {
 		t.Fatalf("%s is not the path of a file that can be made", path)
 	}
-	ask.Hold = func(_ context.Context, wait func(context.Context) error) (bool, error) {
-		err := wait(ctx)
-		return ctx.Err() != nil, err
+	if ask.Hold == nil {
+		ask.Hold = func(_ context.Context, wait func(context.Context) error) (bool, error) {
+			err := wait(ctx)
+			return ctx.Err() != nil, err
+		}
 	}
 	f, err := d.Symbols.Make(t.Context(), ask)
 	if err != nil {
@@ -164,8 +167,11 @@ func TestMadeSymbolsGo(t *testing.T) {
 			t.Fatalf("without workers: error %v, want a PendingError", err)
 		}
 		add(t, d, "", file{"app.sym", arrived})
-		works(t, d)
-		if _, err := makes(t, d, nil, helloSym); !errors.As(err, new(symbolicate.PendingError)) {
+		waits := SymbolsAsk{Hold: func(ctx context.Context, wait func(context.Context) error) (bool, error) {
+			works(t, d) // the client waits for the job before it begins
+			return false, wait(ctx)
+		}}
+		if _, err := makesFor(t.Context(), t, d, waits, helloSym); !errors.As(err, new(symbolicate.PendingError)) {
 			t.Errorf("for the client that waited: error %v, want a PendingError: it gets the added file when it asks again", err)
 		}
 		wantContents(t, d, c, 2)
