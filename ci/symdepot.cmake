@@ -1,7 +1,7 @@
 # symdepot_push(targets... [SERVER url] [PRODUCT name] [VERSION version] [NAME target])
 #
 # Adds a target (push-symbols, or NAME) that builds the targets and pushes their files and,
-# where the compiler writes one, their PDB to a symdepot server as one transaction:
+# where the compiler writes one, their PDB to a symdepot server as one build:
 #
 #   include(symdepot.cmake)
 #   symdepot_push(game engine SERVER https://symbols.example.com)

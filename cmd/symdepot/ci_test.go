@@ -86,14 +86,14 @@ func (s *ciServer) pushed(t *testing.T, product, version string, files int) {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	var tx struct {
 		Product, Version string
-		Objects          int
+		Objects          int `json:"files"`
 	}
 	// The newest one comes first.
 	if err := json.Unmarshal([]byte(lines[0]), &tx); code != command.ExitOK || err != nil {
-		t.Fatalf("list: exit code %d, %v, %s%s; want a transaction", code, err, out, errs)
+		t.Fatalf("list: exit code %d, %v, %s%s; want a build", code, err, out, errs)
 	}
 	if tx.Product != product || tx.Version != version || tx.Objects != files {
-		t.Errorf("the last transaction is %+v, want product %s, version %s and %d files", tx, product, version, files)
+		t.Errorf("the last build is %+v, want product %s, version %s and %d files", tx, product, version, files)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestCIGitHub(t *testing.T) {
 		}
 	}
 	s.pushed(t, "Game", "v1.0", 2)
-	for name, want := range map[string]string{"output": "transaction=1\n", "path": s.dir + "/symdepot\n", "go.args": "build -C /actions/symdepot/ci/github/../.. -trimpath -o " + s.dir + "/symdepot/ ./cmd/symdepot\n"} {
+	for name, want := range map[string]string{"output": "build=1\n", "path": s.dir + "/symdepot\n", "go.args": "build -C /actions/symdepot/ci/github/../.. -trimpath -o " + s.dir + "/symdepot/ ./cmd/symdepot\n"} {
 		if have, err := os.ReadFile(filepath.Join(s.dir, name)); string(have) != want {
 			t.Errorf("%s: %q, %v; want %q", name, have, err, want)
 		}
@@ -195,8 +195,8 @@ func TestCIGitLab(t *testing.T) {
 	}
 	s.run(t, script+strings.Join(job.Script, "\n"))
 	s.pushed(t, "Game", "main-7", 2)
-	if env, err := os.ReadFile(filepath.Join(s.dir, "symdepot.env")); string(env) != "SYMDEPOT_TRANSACTION=1\n" {
-		t.Errorf("symdepot.env: %q, %v; want the number of the transaction", env, err)
+	if env, err := os.ReadFile(filepath.Join(s.dir, "symdepot.env")); string(env) != "SYMDEPOT_BUILD=1\n" {
+		t.Errorf("symdepot.env: %q, %v; want the number of the build", env, err)
 	}
 }
 
@@ -223,8 +223,8 @@ func TestCIAzure(t *testing.T) {
 				env = append(env, k+"="+fill(t, v, dollarBraces, values))
 			}
 		}
-		if out := s.run(t, fill(t, st.Bash, dollarParens, values), env...); !strings.Contains(out, "variable=symdepotTransaction]1") {
-			t.Errorf("the output does not set symdepotTransaction: %s", out)
+		if out := s.run(t, fill(t, st.Bash, dollarParens, values), env...); !strings.Contains(out, "variable=symdepotBuild]1") {
+			t.Errorf("the output does not set symdepotBuild: %s", out)
 		}
 	}
 	s.pushed(t, "Game", "20261123.1", 2)

@@ -74,7 +74,7 @@ func TestCrashPipeline(t *testing.T) {
 	}
 	_, list, _ := commandtest.Symdepot(t, depot, "list", "--product", "app")
 	if strings.Count(list, "3.1") != 2 {
-		t.Errorf("the transactions of app:\n%s\nwant two of version 3.1", list)
+		t.Errorf("the builds of app:\n%s\nwant two of version 3.1", list)
 	}
 	pdb := commandtest.Testdata(t, "pdb/hello-x64.pdb")
 	const pdbID = "F9EFE0B6AE7500394C4C44205044422E1"

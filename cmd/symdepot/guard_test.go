@@ -185,7 +185,7 @@ func TestGuardDepot(t *testing.T) {
 		}
 		_, stdout, _ := commandtest.Symdepot(t, depot, "list")
 		if lines := strings.Split(stdout, "\n"); len(lines) < 3 || !strings.HasPrefix(lines[1], "10 ") || !strings.HasPrefix(lines[2], "9 ") {
-			t.Errorf("list begins with %.200q, want transactions 10 and 9", stdout)
+			t.Errorf("list begins with %.200q, want builds 10 and 9", stdout)
 		}
 		s := commandtest.ServeDepot(t, depot)
 		for _, row := range guardTable(t, "paths.tsv", 3) {

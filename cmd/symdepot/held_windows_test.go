@@ -198,7 +198,7 @@ func TestHeldInPlan(t *testing.T) {
 	}
 	release := symtest.Hold(t, blobs[0])
 	run("", "rm", "1")
-	run("restored transaction 1", "undo", "1")
+	run("restored build 1", "undo", "1")
 	run("clean: 2 contents", "verify")
 	run("", "rm", "1")
 	var plan display.Collected
@@ -243,7 +243,7 @@ func TestHeldInPush(t *testing.T) {
 	release := symtest.HoldAlone(t, filepath.Join(dir, "lib1-1.so.sym"))
 	push(3, "lib1-1.so.sym", "--version", "1", dir)
 	if out := p.Must(t, "list", "--product", "app"); strings.Contains(out, "app") {
-		t.Errorf("transactions after a push that failed:\n%s\nwant none", out)
+		t.Errorf("builds after a push that failed:\n%s\nwant none", out)
 	}
 	push(0, ": 2 files", "--version", "1", "--skip-unreadable", dir)
 	release()

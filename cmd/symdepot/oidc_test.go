@@ -104,12 +104,12 @@ push:
 	push := func(env []string, args ...string) (string, int) {
 		return run(env, append([]string{"push", "--server", front.URL, "--retry", "10ms"}, args...)...)
 	}
-	if out, code := push(github, "--version", "1", "../../testdata/pdb/hello-x64.pdb"); code != 0 || !strings.Contains(out, "transaction 2") {
-		t.Fatalf("GitHub: exit code %d, want 0 and %q in the output\n%s", code, "transaction 2", out)
+	if out, code := push(github, "--version", "1", "../../testdata/pdb/hello-x64.pdb"); code != 0 || !strings.Contains(out, "build 2") {
+		t.Fatalf("GitHub: exit code %d, want 0 and %q in the output\n%s", code, "build 2", out)
 	}
 	once := gitlab()
-	if out, code := push(once, "--product", "tool", "--version", "1", "../../testdata/pdb/hello-x86.pdb"); code != 0 || !strings.Contains(out, "transaction 3") {
-		t.Fatalf("GitLab: exit code %d, want 0 and %q in the output\n%s", code, "transaction 3", out)
+	if out, code := push(once, "--product", "tool", "--version", "1", "../../testdata/pdb/hello-x86.pdb"); code != 0 || !strings.Contains(out, "build 3") {
+		t.Fatalf("GitLab: exit code %d, want 0 and %q in the output\n%s", code, "build 3", out)
 	}
 	list, _ := run(nil, "list", "--json")
 	for _, want := range []string{`"who":"oidc:github:octo/game@refs/heads/main"`, `"class":"nightly"`, `"commit":"2f1c0ffee"`, `"verified":true`, `"who":"oidc:gitlab:group/sub/tool@main"`} {
@@ -148,7 +148,7 @@ push:
 	out, code = exchange(gitlab())
 	refused("token exchange", code, 0, out, "sd_")
 	out, code = push([]string{"SYMDEPOT_TOKEN=" + strings.TrimSpace(out)}, "--product", "tool", "--version", "4", "../../testdata/pdb/hello-x64.pdb")
-	refused("a push with the exchanged token", code, 0, out, "transaction")
+	refused("a push with the exchanged token", code, 0, out, "build")
 	out, code = exchange(nil)
 	refused("token exchange without an id token", code, 5, out, "id-token: write")
 	if out, code = run(nil, "token", "list"); code != 0 || !strings.Contains(out, "oidc:gitlab:group/sub/tool@main") {

@@ -47,11 +47,11 @@ auth:
 	}
 	s := start()
 	alice := commandtest.NewPerson(t)
-	if status, where, text := alice.Open(s.URL+"/-/tx/1", nil); status != 200 || where.Path != "/-/login" || where.Query().Get("next") != "/-/tx/1" || !strings.Contains(text, "Sign in at "+strings.TrimPrefix(issuer.URL, "http://")[:9]) {
+	if status, where, text := alice.Open(s.URL+"/-/builds/1", nil); status != 200 || where.Path != "/-/login" || where.Query().Get("next") != "/-/builds/1" || !strings.Contains(text, "Sign in at "+strings.TrimPrefix(issuer.URL, "http://")[:9]) {
 		t.Errorf("without credentials: status %d at %s, want the page for signing in\n%s", status, where, text)
 	}
-	if status, where, text := alice.Open(s.URL+"/-/login", url.Values{"user": {"alice"}, "password": {"secret"}, "next": {"/-/tx/1"}}); status != 200 || where.Path != "/-/tx/1" || !strings.Contains(text, "alice") || !strings.Contains(text, "hello-x64.pdb") {
-		t.Fatalf("alice signs in: status %d at %s, want the transaction\n%s\n%s", status, where, text, s.Log.String())
+	if status, where, text := alice.Open(s.URL+"/-/login", url.Values{"user": {"alice"}, "password": {"secret"}, "next": {"/-/builds/1"}}); status != 200 || where.Path != "/-/builds/1" || !strings.Contains(text, "alice") || !strings.Contains(text, "hello-x64.pdb") {
+		t.Fatalf("alice signs in: status %d at %s, want the build\n%s\n%s", status, where, text, s.Log.String())
 	}
 	bob := commandtest.NewPerson(t)
 	if status, where, text := bob.Open(s.URL+"/-/login/oidc?next=/-/audit", nil); status != 200 || where.Path != "/-/audit" || !strings.Contains(text, "bob@corp.example") {

@@ -120,7 +120,7 @@ func TestUnreadable(t *testing.T) {
 
 	o.run(command.ExitFailed, "", "part of the input cannot be read: build.sub: .*permission denied; nothing was added", "add", "-p", "Game", "build")
 	o.run(command.ExitFailed, "", "part of the input cannot be read: secret.pdb: .*permission denied; nothing was added", "add", "-p", "Game", "secret.pdb")
-	o.run(command.ExitOK, "^$", "no transactions", "list")
+	o.run(command.ExitOK, "^$", "no builds", "list")
 	o.run(command.ExitOK, `"event":"skipped","path":"build.sub".*"unreadable":true`, "", "add", "-p", "Game", "--skip-unreadable", "--json", "build")
 	o.run(command.ExitOK, "Game", "", "list")
 	o.run(command.ExitFailed, "elf", "build.sub: cannot be read", "identify", "build")
@@ -131,8 +131,8 @@ func TestUnreadable(t *testing.T) {
 	if err := os.Chmod(closed, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	o.run(command.ExitOK, "added +1 object", "", "add", "-p", "Game", "build")
-	o.run(command.ExitOK, "already stored +1 object, .*same bytes", "", "add", "-p", "Game", "build/prog")
+	o.run(command.ExitOK, "added +1 file", "", "add", "-p", "Game", "build")
+	o.run(command.ExitOK, "already stored +1 file, .*same bytes", "", "add", "-p", "Game", "build/prog")
 }
 
 // TestDepotOfOthers: a command on the depot of another user names the depot and

@@ -69,7 +69,7 @@ func (s *site) transactions(t *testing.T, product string) (list []string) {
 	for dec := json.NewDecoder(strings.NewReader(out)); dec.More(); {
 		var tx struct {
 			Version, Class string
-			Objects        int
+			Objects        int `json:"files"`
 		}
 		if err := dec.Decode(&tx); err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func (s *site) transactions(t *testing.T, product string) (list []string) {
 func (s *site) want(t *testing.T, product string, want ...string) {
 	t.Helper()
 	if got := s.transactions(t, product); !slices.Equal(got, want) {
-		t.Errorf("the transactions of %s (version, class, objects): %q, want %q", product, got, want)
+		t.Errorf("the builds of %s (version, class, objects): %q, want %q", product, got, want)
 	}
 }
 

@@ -55,7 +55,7 @@ func TestAddAgain(t *testing.T) {
 			}
 		}
 		if n, err := tx.Commit(t.Context()); err != nil || n != number || tx.Again() != again {
-			t.Errorf("%s: transaction %d, again %v, %v; want %d, %v", name, n, tx.Again(), err, number, again)
+			t.Errorf("%s: build %d, again %v, %v; want %d, %v", name, n, tx.Again(), err, number, again)
 		}
 	}
 	for _, s := range steps {

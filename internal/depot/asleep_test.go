@@ -59,7 +59,7 @@ func TestAsleepPastLease(t *testing.T) {
 	}
 	tx.batch = &arming{repeating: tx.batch.(repeating), armed: &armed}
 	if n, err := tx.Commit(t.Context()); n != 1 || err != nil {
-		t.Fatalf("commit: transaction %d, %v; want 1", n, err)
+		t.Fatalf("commit: build %d, %v; want 1", n, err)
 	}
 	v, err := other.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("fault: %+v, want none", f) }, nil)
 	if err != nil || v.Contents != 2 {

@@ -68,7 +68,7 @@ func wantWhole(t *testing.T, dir string, transactions, contents int64) {
 		t.Errorf("%s: %d contents and %d strays, %v; want %d", dir, v.Contents, v.Strays, err, contents)
 	}
 	if s, err := d.Stats(t.Context()); err != nil || s.Transactions != transactions {
-		t.Errorf("%s: %d transactions, %v; want %d", dir, s.Transactions, err, transactions)
+		t.Errorf("%s: %d builds, %v; want %d", dir, s.Transactions, err, transactions)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestBackup(t *testing.T) {
 	one := add(t, d, "A", numbered(1, 100), numbered(2, 200))
 	add(t, d, "B", numbered(2, 200), numbered(3, 300))
 	if b := backUp(t, d, dir, backup.Options{}); b.Transactions != 2 || b.Contents != 3 || b.Copied != 3 || b.Removed != 0 || b.CopiedBytes != b.Bytes {
-		t.Errorf("first backup: %+v; want 2 transactions and 3 contents, all copied", b)
+		t.Errorf("first backup: %+v; want 2 builds and 3 contents, all copied", b)
 	}
 	wantWhole(t, dir, 2, 3)
 	add(t, d, "C", numbered(4, 400))
@@ -281,7 +281,7 @@ func TestBackupOfDamage(t *testing.T) {
 			var faults []content.Fault
 			b := backUp(t, d, dir, backup.Options{Fault: func(f content.Fault) { faults = append(faults, f) }})
 			if b.Faults != 1 || len(faults) != 1 || faults[0].Ref != blob.Sum(young.body).String() || len(faults[0].Files) != 1 || faults[0].Files[0].Transaction != 2 || faults[0].Remedy == "" {
-				t.Errorf("backup: %+v with faults %+v; want the damaged new file with its transaction", b, faults)
+				t.Errorf("backup: %+v with faults %+v; want the damaged new file with its build", b, faults)
 			}
 			c := openAt(t, dir)
 			if got, err := whole(t, c, strings.Join([]string{"n1", fmt.Sprintf("%032X0", 2), "n1.sym"}, "/")); err != nil || !bytes.Equal(got, old.body) {
@@ -381,7 +381,7 @@ func TestRestore(t *testing.T) {
 	fresh := filepath.Join(t.TempDir(), "fresh")
 	r, err := backup.Restore(t.Context(), dir, fresh, backup.Options{})
 	if err != nil || r.Transactions != 1 || r.Contents != 2 || r.Copied != 2 || !r.Taken.Equal(taken) {
-		t.Errorf("restored to a new folder: %+v, %v; want 1 transaction and 2 contents, all copied, of the time of the backup", r, err)
+		t.Errorf("restored to a new folder: %+v, %v; want 1 build and 2 contents, all copied, of the time of the backup", r, err)
 	}
 	wantWhole(t, fresh, 1, 2)
 
@@ -414,7 +414,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("generation %d, %v; want more than that of the replaced depot", m.Generation, err)
 	}
 	if n := add(t, again, "app", numbered(4, 100)); n != 2 {
-		t.Errorf("next transaction %d, want 2", n)
+		t.Errorf("next build %d, want 2", n)
 	}
 }
 

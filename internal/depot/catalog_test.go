@@ -64,7 +64,7 @@ func TestCatalogReads(t *testing.T) {
 	}
 	p, err = d.Catalog.Objects(t.Context(), answer.Scope{}, catalog.ObjectQuery{Text: id})
 	if err != nil || len(p.Objects) != 1 || p.Objects[0].Product != "Game" || !slices.Equal(p.Objects[0].Transactions, []int64{1}) {
-		t.Errorf("the object: %+v, %v; want one of Game in transaction 1", p.Objects, err)
+		t.Errorf("the object: %+v, %v; want one of Game in build 1", p.Objects, err)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestCatalogQueries(t *testing.T) {
 		}
 	}
 	if _, err := d.Catalog.Files(t.Context(), answer.Scope{}, 2, catalog.FileQuery{Sort: catalog.SortSize, After: files.Next}); !errors.Is(err, fs.ErrInvalid) {
-		t.Errorf("the place in another transaction: %v, want fs.ErrInvalid", err)
+		t.Errorf("the place in another build: %v, want fs.ErrInvalid", err)
 	}
 }
 
@@ -124,16 +124,16 @@ func TestCatalogEntry(t *testing.T) {
 		}
 		o := e.Objects[0]
 		if len(o.Holders) != 3 || o.Holders[0].Transaction.Number != 3 || o.Holders[0].Transaction.Product != "Tool" || o.MoreHolders {
-			t.Errorf("holders %+v, want transactions 3, 2 and 1", o.Holders)
+			t.Errorf("holders %+v, want builds 3, 2 and 1", o.Holders)
 		}
 		for _, h := range o.Holders {
 			tx := h.Transaction
 			if tx.Number == 2 {
 				if !h.Ends.IsZero() || h.Rule != "" || len(h.Holds) != 1 || h.Holds[0].Reason != "why" {
-					t.Errorf("the held transaction: %+v, want a hold and no end", h)
+					t.Errorf("the held build: %+v, want a hold and no end", h)
 				}
 			} else if want := tx.Arrived.Add(14 * day); !h.Ends.Equal(want) || h.Rule != "nightly" {
-				t.Errorf("transaction %d ends on %v by %q, want %v by nightly", tx.Number, h.Ends, h.Rule, want)
+				t.Errorf("build %d ends on %v by %q, want %v by nightly", tx.Number, h.Ends, h.Rule, want)
 			}
 		}
 		if len(o.Partners) != 1 || o.Partners[0].Kind != symfile.PE || o.Partners[0].Role != symfile.Executable || len(o.Partners[0].Held) != 1 || o.Partners[0].ID != "C10891754000" {
@@ -296,7 +296,7 @@ func TestCatalogVersions(t *testing.T) {
 		}
 		versions, _, err := d.Catalog.Versions(ctx, answer.Scope{}, "Game", catalog.VersionQuery{})
 		if err != nil || len(versions) != 2 || versions[0].Transactions != 2 || versions[0].Files != 3 || versions[0].NewestNumber != 2 || versions[0].Newest.IsZero() {
-			t.Errorf("versions %+v, %v; want version 1 with two transactions first", versions, err)
+			t.Errorf("versions %+v, %v; want version 1 with two builds first", versions, err)
 		}
 		if l, _, err := d.Catalog.Versions(ctx, answer.Scope{Products: []string{""}}, "Game", catalog.VersionQuery{}); err != nil || len(l) > 0 {
 			t.Errorf("versions outside of the scope: %v, %v; want none", l, err)

@@ -97,7 +97,7 @@ func (s seeding) seed(t *testing.T, d *Depot) {
 	if stats, err = d.Stats(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d objects in %d transactions of %d products, made in %v", stats.Objects, stats.Transactions, len(stats.Products), time.Since(start).Round(time.Second))
+	t.Logf("%d objects in %d builds of %d products, made in %v", stats.Objects, stats.Transactions, len(stats.Products), time.Since(start).Round(time.Second))
 }
 
 // openPages returns a depot that the seeding has filled: in a temporary folder, in the
@@ -282,11 +282,11 @@ func (s seeding) entryQuestions(d *Depot) []question {
 			p, err := c.Files(ctx, answer.Scope{}, int64(build*s.products+product+1), catalog.FileQuery{Sort: catalog.SortName})
 			return len(p.Files), err
 		}},
-		{"transactions", list, false, func(ctx context.Context, _, _, _ int) (int, error) {
+		{"builds", list, false, func(ctx context.Context, _, _, _ int) (int, error) {
 			l, err := d.List(ctx, answer.Scope{}, ListFilter{Limit: 101})
 			return len(l), err
 		}},
-		{"transactions of a product", list, false, func(ctx context.Context, product, _, _ int) (int, error) {
+		{"builds of a product", list, false, func(ctx context.Context, product, _, _ int) (int, error) {
 			l, err := d.List(ctx, answer.Scope{}, ListFilter{Limit: 101, Product: new(s.product(product))})
 			return len(l), err
 		}},

@@ -252,7 +252,7 @@ func wantAllBytes(t *testing.T, d *Depot) {
 		}
 		for _, ref := range refs {
 			if err := hasBytes(t.Context(), d, ref); err != nil {
-				t.Errorf("content %s of transaction %d: %v", ref, tx.Number, err)
+				t.Errorf("content %s of build %d: %v", ref, tx.Number, err)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func TestWarmFailures(t *testing.T) {
 		t.Fatalf("warm all: %+v, faults %+v, %v, want 2 contents and one that failed", w, faults, err)
 	}
 	if f := faults[0]; f.Ref != row.Ref.String() || !strings.Contains(f.What, hash) || len(f.Files) == 0 || f.Remedy == "" {
-		t.Errorf("the fault %+v, want the content, its cold file %s, its transaction and what to do", f, hash)
+		t.Errorf("the fault %+v, want the content, its cold file %s, its build and what to do", f, hash)
 	}
 	if s, err := d.Cold.Stats(ctx); err != nil || s.Contents != 1 {
 		t.Errorf("sums %+v, %v, want the one content that failed", s, err)
@@ -436,7 +436,7 @@ func TestColdShown(t *testing.T) {
 	for number, want := range map[int64]bool{1: true, 4: false} {
 		if err := d.Files(ctx, number, func(f TxFile) error {
 			if (f.Cold != nil) != want {
-				t.Errorf("the file of transaction %d: %+v, want cold: %t", number, f.Cold, want)
+				t.Errorf("the file of build %d: %+v, want cold: %t", number, f.Cold, want)
 			}
 			return nil
 		}); err != nil {
@@ -506,7 +506,7 @@ func TestColdShares(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.Own != r.Frees.Stored {
-			t.Errorf("version %s: its own are %d bytes, and the removal of its transaction frees %d, want as many", s.Version, s.Own, r.Frees.Stored)
+			t.Errorf("version %s: its own are %d bytes, and the removal of its build frees %d, want as many", s.Version, s.Own, r.Frees.Stored)
 		}
 		switch s.Version {
 		case "2":

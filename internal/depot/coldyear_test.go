@@ -177,7 +177,7 @@ func TestColdYearKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if on := storedBytes(t, d); !within1(on, u.Live+u.Garbage+u.Cached) {
-		t.Errorf("%d bytes are stored, want the %d of live transactions and %d of garbage", on, u.Live, u.Garbage)
+		t.Errorf("%d bytes are stored, want the %d of live builds and %d of garbage", on, u.Live, u.Garbage)
 	}
 	if _, faults := verified(t, d, check.Options{Restore: true}); len(faults) > 0 {
 		t.Errorf("faults %+v, want none", faults)

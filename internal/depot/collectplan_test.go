@@ -50,7 +50,7 @@ func TestCollectionPlan(t *testing.T) {
 		remove(1)
 		p := planCollect(t, d, lifecycle.CollectOptions{Grace: time.Hour})
 		if p.Contents != 0 || len(p.Trash) != 1 {
-			t.Errorf("plan during the trash: %+v, want no content and 1 transaction in the trash", p.Collected)
+			t.Errorf("plan during the trash: %+v, want no content and 1 build in the trash", p.Collected)
 		}
 		c.move(8 * day) // the trash of 1 has ended; its grace would not have
 		opt := lifecycle.CollectOptions{Grace: 30 * day}
@@ -70,7 +70,7 @@ func TestCollectionPlan(t *testing.T) {
 		}
 		wantVisible(t, d, files[2], paths[2], true)
 		if _, err := d.Retention.Undo(ctx, 2, "anna"); err != nil {
-			t.Errorf("undo of a transaction that was removed after the plan: %v", err)
+			t.Errorf("undo of a build that was removed after the plan: %v", err)
 		}
 		wantClean(t, d)
 		if _, err := d.Retention.ApplyCollection(ctx, p.Number); !errors.Is(err, retention.ErrStale) {
@@ -89,7 +89,7 @@ func TestCollectionPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := d.Retention.ApplyCollection(ctx, p.Number); !errors.Is(err, retention.ErrStale) {
-			t.Errorf("a plan that frees a restored transaction: %v, want %v", err, retention.ErrStale)
+			t.Errorf("a plan that frees a restored build: %v, want %v", err, retention.ErrStale)
 		}
 		wantVisible(t, d, files[2], paths[2], true)
 		p = planCollect(t, d, opt)
@@ -98,7 +98,7 @@ func TestCollectionPlan(t *testing.T) {
 			t.Fatalf("applied with an emptied trash: %+v, %v; want 2 contents", got, err)
 		}
 		if _, err := d.Retention.Undo(ctx, 3, "anna"); err != nil {
-			t.Errorf("undo of a transaction that is not part of the applied plan: %v", err)
+			t.Errorf("undo of a build that is not part of the applied plan: %v", err)
 		}
 		wantVisible(t, d, files[2], paths[2], true)
 		wantClean(t, d)
@@ -212,7 +212,7 @@ func TestUsageOverTime(t *testing.T) {
 		}
 		name := "B"
 		if list = read(lifecycle.UsageFilter{Product: &name}); len(list) != 1 || list[0].Transactions != 1 || list[0].Own != 0 {
-			t.Errorf("usage of B after a second look on the day: %+v, want 1 transaction", list)
+			t.Errorf("usage of B after a second look on the day: %+v, want 1 build", list)
 		}
 		c.move(day)
 		setPolicy(t, d, "trash: 0")
@@ -252,7 +252,7 @@ func TestComment(t *testing.T) {
 		one := pushBuild(t, d, stage.Labels{Product: "G", Version: "1", Comment: "first"}, f)
 		p := planCollect(t, d, lifecycle.CollectOptions{})
 		if tx, err := d.Retention.SetComment(t.Context(), one, "shipped\x00 \xff"); err != nil || tx.Number != one {
-			t.Fatalf("comment: %+v, %v; want transaction %d", tx, err, one)
+			t.Fatalf("comment: %+v, %v; want build %d", tx, err, one)
 		}
 		if tx, err := d.Transaction(t.Context(), one); err != nil || tx.Comment != "shipped \uFFFD" {
 			t.Errorf("the comment is %q, %v; want the new one", tx.Comment, err)
@@ -261,7 +261,7 @@ func TestComment(t *testing.T) {
 			t.Errorf("a plan after a comment was changed: %v, want no error", err)
 		}
 		if _, err := d.Retention.SetComment(t.Context(), 99, "x"); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("comment of an unknown transaction: %v, want %v", err, fs.ErrNotExist)
+			t.Errorf("comment of an unknown build: %v, want %v", err, fs.ErrNotExist)
 		}
 	})
 }
@@ -298,15 +298,15 @@ func TestUnfinishedApplication(t *testing.T) {
 		return x, err
 	})
 	if err != nil || run.Removed != 1 {
-		t.Fatalf("run: %+v, %v; want 1 removed transaction", run, err)
+		t.Fatalf("run: %+v, %v; want 1 removed build", run, err)
 	}
 	run.Outcome = removals.RunUnfinished
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = d.Retention.Finish(ctx, lifecycle.Applied{Run: run})
 	var unfinished *lifecycle.UnfinishedError
-	if !errors.As(err, &unfinished) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 of 3 transactions were removed; symdepot policy apply "+p.Ticket.Number) {
-		t.Errorf("interrupted application: %v, want that 1 of 3 transactions was removed, and the command that goes on", err)
+	if !errors.As(err, &unfinished) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 of 3 builds were removed; symdepot policy apply "+p.Ticket.Number) {
+		t.Errorf("interrupted application: %v, want that 1 of 3 builds was removed, and the command that goes on", err)
 	}
 }
 

@@ -94,7 +94,7 @@ func (c *Confirmations) report(number int64, missing []record.Entry) error {
 		e.ID = missing[0].Aliases[0].ID
 	}
 	c.lost.Add(uint64(len(missing)))
-	c.log.Error("accepted files are not found", "transaction", number, "files", len(missing),
+	c.log.Error("accepted files are not found", "build", number, "files", len(missing),
 		"path", e.Path, "id", e.ID, "content", missing[0].Ref)
 	return e
 }

@@ -65,7 +65,7 @@ func testSamePaths(t *testing.T, d *Depot) {
 				t.Fatalf("%s: %+v, %v; want 5 files", name, done, err)
 			}
 			if again, err := d.Stages().Commit(t.Context(), c, id, stage.Commit{Accepted: accepted}); err != nil || again.Transaction != done.Transaction {
-				t.Errorf("%s: commit again: %+v, %v; want transaction %d", name, again, err, done.Transaction)
+				t.Errorf("%s: commit again: %+v, %v; want build %d", name, again, err, done.Transaction)
 			}
 		}
 		for i, p := range paths {
@@ -169,12 +169,12 @@ func TestLost(t *testing.T) {
 	}
 	number, err := tx.Commit(t.Context())
 	if err != nil || number != done.Transaction+1 {
-		t.Fatalf("add: transaction %d, %v", number, err)
+		t.Fatalf("add: build %d, %v", number, err)
 	}
 	before := d.Confirmed.Lost()
 	err = d.Confirmed.found(t.Context(), done.Transaction, tx.entries, nil)
 	if lost, ok := errors.AsType[*stage.LostError](err); !ok || lost.Transaction != done.Transaction || d.Confirmed.Lost() != before+1 {
-		t.Errorf("a file that only another transaction has: %v, want that it is lost", err)
+		t.Errorf("a file that only another build has: %v, want that it is lost", err)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("faults %q of a stage in use, want none", got)
 	}
 	now = now.Add(2 * time.Minute)
-	if got := faults(); len(got) != 1 || !strings.Contains(got[0], `bin/lost.sym was accepted from ci for product "P" and is not found in transaction 1`) {
+	if got := faults(); len(got) != 1 || !strings.Contains(got[0], `bin/lost.sym was accepted from ci for product "P" and is not found in build 1`) {
 		t.Errorf("faults %q, want the lost file", got)
 	}
 }

@@ -260,12 +260,12 @@ func TestVisibleUntilLastRemoval(t *testing.T) {
 		add(t, d, "p", f)
 	}
 	if s, err := d.Stats(t.Context()); err != nil || s.Contents != 1 || s.Transactions != 30 {
-		t.Fatalf("Stats: %+v, error %v; want Contents 1, Transactions 30", s, err)
+		t.Fatalf("Stats: %+v, error %v; want Contents 1, Builds 30", s, err)
 	}
 	path := "buildid/" + progID + "/debuginfo"
 	for n := int64(1); n <= 30; n++ {
 		if _, _, err := get(t, d, answer.Scope{}, path); err != nil {
-			t.Fatalf("before transaction %d goes: %v", n, err)
+			t.Fatalf("before build %d goes: %v", n, err)
 		}
 		if _, err := d.Retention.Remove(t.Context(), n, ""); err != nil {
 			t.Fatal(err)
@@ -304,7 +304,7 @@ func TestRollbackAndEmpty(t *testing.T) {
 	}
 	tx.Rollback()
 	if _, err := tx.Commit(t.Context()); err == nil {
-		t.Error("a rolled back transaction was committed")
+		t.Error("a rolled back build was committed")
 	}
 	tx, err = d.Begin(t.Context(), TxInfo{})
 	if err != nil {
@@ -314,7 +314,7 @@ func TestRollbackAndEmpty(t *testing.T) {
 		t.Errorf("an empty commit: %v, want the error %v", err, ErrEmpty)
 	}
 	if n := add(t, d, "", f); n != 1 {
-		t.Errorf("the first transaction got number %d, want 1", n)
+		t.Errorf("the first build got number %d, want 1", n)
 	}
 	// What a killed add leaves is a blob that no row knows.
 	stray := []byte("left behind")

@@ -145,10 +145,10 @@ func TestPolicyPlanRace(t *testing.T) {
 				removed += got[n].Run.Removed
 			}
 			if removed != 0 && removed != int64(len(planned)) {
-				t.Errorf("%d transactions were removed together, want 0 or the %d of the plan", removed, len(planned))
+				t.Errorf("%d builds were removed together, want 0 or the %d of the plan", removed, len(planned))
 			}
 			if slices.Contains(planned, young) {
-				t.Fatalf("the plan names the transaction %d, which was pushed later", young)
+				t.Fatalf("the plan names the build %d, which was pushed later", young)
 			}
 			wantVisible(t, d, files, paths, true)
 		}

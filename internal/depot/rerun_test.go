@@ -63,7 +63,7 @@ func rerunFiles(t *testing.T, d *Depot, tx int64) int64 {
 	t.Helper()
 	found, err := d.db.Show(t.Context(), tx, nil)
 	if err != nil {
-		t.Fatalf("transaction %d: %v", tx, err)
+		t.Fatalf("build %d: %v", tx, err)
 	}
 	return found.Files
 }

@@ -174,7 +174,7 @@ func TestRetention(t *testing.T) {
 		}
 		got, err := d.Retention.Collect(ctx, lifecycle.CollectOptions{})
 		if err != nil || got.Contents != 0 || len(got.Trash) != 2 || got.TrashBytes == 0 {
-			t.Errorf("gc during the trash: %+v, %v; want that 2 transactions wait", got, err)
+			t.Errorf("gc during the trash: %+v, %v; want that 2 builds wait", got, err)
 		}
 		removed, err := d.Retention.Removed(ctx, answer.Scope{}, "app0.pdb", 10)
 		if err != nil || len(removed) != 2 || removed[0].Removal.Class != "nightly" || removed[0].Removal.Who != "anna" {
@@ -192,14 +192,14 @@ func TestRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := d.Retention.Apply(ctx, p.Ticket.Number, 0, "anna"); !errors.Is(err, retention.ErrStale) {
-			t.Errorf("a plan that removes a held transaction: %v, want the error %v", err, retention.ErrStale)
+			t.Errorf("a plan that removes a held build: %v, want the error %v", err, retention.ErrStale)
 		}
 		var held *lifecycle.ErrHeld
 		if _, err := d.Retention.Remove(ctx, 1, "eve"); !errors.As(err, &held) {
-			t.Errorf("removal of a held transaction: %v, want one that names the hold", err)
+			t.Errorf("removal of a held build: %v, want one that names the hold", err)
 		}
 		if p := preview(t, d); p.Builds() != 0 || p.Count[retention.Held] != 1 {
-			t.Errorf("a plan removes %d transactions, and %d are held; want 0 and 1", p.Builds(), p.Count[retention.Held])
+			t.Errorf("a plan removes %d builds, and %d are held; want 0 and 1", p.Builds(), p.Count[retention.Held])
 		}
 		if _, err := d.Retention.Unhold(ctx, 1, ""); err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p := preview(t, d); p.Builds() != 0 || p.Count[retention.NoRule] != 1 {
-			t.Errorf("a plan removes %d transactions after the promotion, want 0", p.Builds())
+			t.Errorf("a plan removes %d builds after the promotion, want 0", p.Builds())
 		}
 		c.move(8 * day) // the trash has ended
 		var gone *lifecycle.NotInTrashError
@@ -266,7 +266,7 @@ func TestFreesAsPreviewed(t *testing.T) {
 		before := storedBytes(t, d)
 		p := preview(t, d)
 		if p.Builds() != 7 || p.Frees.DerivedStored == 0 || p.Shared() == 0 {
-			t.Fatalf("the plan removes %d transactions and frees %+v of %d listed bytes; want 7, with derived and shared bytes", p.Builds(), p.Frees, p.Listed)
+			t.Fatalf("the plan removes %d builds and frees %+v of %d listed bytes; want 7, with derived and shared bytes", p.Builds(), p.Frees, p.Listed)
 		}
 		if !trash && p.FreesNow != p.Frees || trash && p.FreesNow.Stored != 0 {
 			t.Errorf("trash %t: %+v of %+v come free now; want all without a trash, none with one", trash, p.FreesNow, p.Frees)
@@ -316,7 +316,7 @@ func TestCollectingIsKept(t *testing.T) {
 			}
 			p := preview(t, d)
 			if p.Builds() != 0 {
-				t.Fatalf("after file %d the policy removes %v, want nothing: the transaction is open", i, numbersOf(p))
+				t.Fatalf("after file %d the policy removes %v, want nothing: the build is open", i, numbersOf(p))
 			}
 		}
 	}
@@ -326,7 +326,7 @@ func TestCollectingIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p := preview(t, d); !slices.Equal(numbersOf(p), []int64{1}) {
-		t.Errorf("the policy removes %v, want the transaction that is closed and not the last", numbersOf(p))
+		t.Errorf("the policy removes %v, want the build that is closed and not the last", numbersOf(p))
 	}
 }
 
@@ -379,7 +379,7 @@ func TestScheduledRun(t *testing.T) {
 			t.Fatalf("runs: %q, want that the second one was done", got)
 		}
 		if txs, err := d.List(ctx, answer.Scope{}, ListFilter{}); err != nil || len(txs) != 2 {
-			t.Errorf("%d transactions are left, %v; want 2", len(txs), err)
+			t.Errorf("%d builds are left, %v; want 2", len(txs), err)
 		}
 		c.move(31 * day)
 		run()
@@ -431,7 +431,7 @@ func TestLastReads(t *testing.T) {
 		}
 		p := preview(t, d)
 		if got := numbersOf(p); !slices.Equal(got, []int64{1, 3}) || p.Why(2).Reason != retention.Used {
-			t.Errorf("the policy removes %v, and keeps transaction 2 because of %s; want 1 and 3, and a read", got, p.Why(2).Reason)
+			t.Errorf("the policy removes %v, and keeps build 2 because of %s; want 1 and 3, and a read", got, p.Why(2).Reason)
 		}
 		d.Reads().Count(f, d.now().Add(day))
 		if n := len(d.Reads().pending); n != 1 {
@@ -456,7 +456,7 @@ func TestPurgeFrees(t *testing.T) {
 		}
 		p, err := d.Retention.Purge(t.Context(), one, "eve", "a leak")
 		if err != nil || p.Contents != 3 || !slices.Equal(p.Removal.Holders, []int64{two}) || p.Removal.Shared == 0 {
-			t.Fatalf("purge: %+v with %+v, %v; want 3 contents, and that transaction %d needs others", p, p.Removal, err, two)
+			t.Fatalf("purge: %+v with %+v, %v; want 3 contents, and that build %d needs others", p, p.Removal, err, two)
 		}
 		wantVisible(t, d, own, paths, false)
 		wantVisible(t, d, shared, sharedPaths, true)
@@ -512,10 +512,10 @@ func TestRemoveCollecting(t *testing.T) {
 					t.Fatal(err)
 				}
 				if tx, err := d.db.Show(t.Context(), one, nil); err != nil || tx.Collecting {
-					t.Errorf("the removed transaction: %+v, %v; want that it gets no further files", tx, err)
+					t.Errorf("the removed build: %+v, %v; want that it gets no further files", tx, err)
 				}
 				if two := put(files[2]); two == one {
-					t.Errorf("the next file is in transaction %d, want another one", two)
+					t.Errorf("the next file is in build %d, want another one", two)
 				}
 				c.move(2 * time.Minute)
 				if err := d.Stages().Audit(t.Context(), func(text string) { t.Errorf("verify: %s; want no fault", text) }); err != nil {
@@ -655,7 +655,7 @@ func yearOfNightlies(t *testing.T, d *Depot, c *movable, builds, size int) {
 		t.Fatal(err)
 	}
 	if on := keptBytes(t, d); !within1(on, u.Live) {
-		t.Errorf("%d bytes are kept, want the %d of live transactions", on, u.Live)
+		t.Errorf("%d bytes are kept, want the %d of live builds", on, u.Live)
 	}
 	for _, b := range held {
 		wantVisible(t, d, b[0].([]file), b[1].([]string), true)

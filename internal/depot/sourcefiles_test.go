@@ -143,14 +143,14 @@ func TestSourceOfTransactions(t *testing.T) {
 		want  string
 	}{
 		{"nothing", []filed{{"P", "1", []file{prog}, nil}}, ""},
-		{"the same transaction", []filed{{"P", "1", []file{prog}, []file{source(progSource, "same")}}}, "same"},
+		{"the same build", []filed{{"P", "1", []file{prog}, []file{source(progSource, "same")}}}, "same"},
 		{"a path without the slash", []filed{{"P", "1", []file{prog}, []file{source(progSource[1:], "same")}}}, "same"},
 		{"the only path that ends so", []filed{{"P", "1", []file{prog}, []file{source("/build/symdepot-src/prog.c", "end"), source("/build/other/prog.c", "no")}}}, "end"},
 		{"two paths that end so", []filed{{"P", "1", []file{prog}, []file{source("/a/symdepot-src/prog.c", "a"), source("/b/symdepot-src/prog.c", "b")}}}, ""},
 		{"a file that is not named", []filed{{"P", "1", []file{prog}, []file{source("/etc/passwd", "root")}}}, ""},
 		{"the same product and version", []filed{{"P", "1", []file{prog}, nil}, {"P", "1", nil, []file{source(progSource, "later")}}}, "later"},
 		{"newest first", []filed{{"P", "1", nil, []file{source(progSource, "old")}}, {"P", "1", nil, []file{source(progSource, "new")}}, {"P", "1", []file{prog}, nil}}, "new"},
-		{"its own transaction before newer ones", []filed{{"P", "1", []file{prog}, []file{source(progSource, "own")}}, {"P", "1", nil, []file{source(progSource, "new")}}}, "own"},
+		{"its own build before newer ones", []filed{{"P", "1", []file{prog}, []file{source(progSource, "own")}}, {"P", "1", nil, []file{source(progSource, "new")}}}, "own"},
 		{"another version", []filed{{"P", "1", []file{prog}, nil}, {"P", "2", nil, []file{source(progSource, "no")}}}, ""},
 		{"no version", []filed{{"P", "", []file{prog}, nil}, {"P", "", nil, []file{source(progSource, "no")}}}, ""},
 		{"another product", []filed{{"P", "1", []file{prog}, nil}, {"Q", "1", nil, []file{source(progSource, "no")}}}, ""},

@@ -159,7 +159,7 @@ func TestImportedTransaction(t *testing.T) {
 	}
 	tx, err := d.Transaction(t.Context(), n)
 	if err != nil || tx.Files != 1 || !tx.Time.Equal(at) || tx.Kind != "import" || tx.Origin == nil || tx.Origin.Number != "0000000007" {
-		t.Errorf(`Transaction: %+v, error %v; want Files 1, tx.Time.Equal(at), Kind "import", Origin not nil, Origin.Number "0000000007"`, tx, err)
+		t.Errorf(`Build: %+v, error %v; want Files 1, tx.Time.Equal(at), Kind "import", Origin not nil, Origin.Number "0000000007"`, tx, err)
 	}
 	if _, err := take(); !errors.Is(err, ErrImported) {
 		t.Errorf("a second time: %v, want the error %v", err, ErrImported)

@@ -46,10 +46,10 @@ func TestPushNeeds(t *testing.T) {
 			kind  stage.Kind
 			text  string
 		}{
-			{"an unknown transaction", []int64{base, 99}, stage.Invalid, "needs transaction 99, which does not exist"},
+			{"an unknown build", []int64{base, 99}, stage.Invalid, "needs build 99, which does not exist"},
 			{"a negative number", []int64{-1}, stage.Invalid, "does not exist"},
-			{"a hidden transaction", []int64{hidden}, stage.Invalid, "does not exist"},
-			{"a removed transaction", []int64{removed}, stage.Invalid, "does not exist"},
+			{"a hidden build", []int64{hidden}, stage.Invalid, "does not exist"},
+			{"a removed build", []int64{removed}, stage.Invalid, "does not exist"},
 			{"a product that it only reads", []int64{foreign}, stage.Forbidden, `may not add files to product "Engine"`},
 			{"too many", many, stage.Invalid, "the limit is 100"},
 		} {
@@ -62,7 +62,7 @@ func TestPushNeeds(t *testing.T) {
 			t.Helper()
 			got, err := d.Retention.Needs(t.Context(), number)
 			if err != nil || !slices.Equal(got, needs) {
-				t.Errorf("transaction %d needs %v, %v; want %v", number, got, err, needs)
+				t.Errorf("build %d needs %v, %v; want %v", number, got, err, needs)
 			}
 		}
 		done, err := d.Stages().Commit(t.Context(), ci, id, stage.Commit{Needs: []int64{base}})
@@ -76,7 +76,7 @@ func TestPushNeeds(t *testing.T) {
 		}
 		want(done.Transaction, base, other)
 		if n := committed(t, d, all, labels, files[3:], stage.Commit{Needs: []int64{foreign}}); n != done.Transaction {
-			t.Errorf("an equal push is transaction %d, want %d", n, done.Transaction)
+			t.Errorf("an equal push is build %d, want %d", n, done.Transaction)
 		}
 		want(done.Transaction, base, other, foreign)
 		if d.home.Placed {
@@ -93,7 +93,7 @@ func TestPushNeeds(t *testing.T) {
 			Stage: &record.StageCommit{ID: id, Changes: row.Changes, Needs: []int64{removed}, Result: func(int64, bool) string { return "{}" }}},
 			nil)
 		if err == nil || !strings.Contains(err.Error(), "was removed") {
-			t.Errorf("commit of a stage that needs a removed transaction: %v, want an error", err)
+			t.Errorf("commit of a stage that needs a removed build: %v, want an error", err)
 		}
 	})
 }

@@ -168,7 +168,7 @@ func TestPush(t *testing.T) {
 		wantRefusal(t, "commit of more files", second(d.Stages().Commit(t.Context(), c, id, stage.Commit{Files: 21})), stage.Conflict)
 		done, err := d.Stages().Commit(t.Context(), c, id, stage.Commit{Files: 20, Manifest: manifest})
 		if err != nil || done.Transaction != 1 || done.Files != 20 || done.KnownBytes != 0 || done.Again {
-			t.Fatalf("commit: %+v, %v; want transaction 1 with 20 files", done, err)
+			t.Fatalf("commit: %+v, %v; want build 1 with 20 files", done, err)
 		}
 		wantVisible(t, d, files, paths, true)
 		again, err := d.Stages().Commit(t.Context(), c, id, stage.Commit{})
@@ -177,7 +177,7 @@ func TestPush(t *testing.T) {
 		}
 		tx, err := d.db.Show(t.Context(), 1, nil)
 		if err != nil || tx.Branch != "main" || tx.Class != "nightly" || !strings.Contains(string(tx.Build), `"abc"`) || tx.Who != "ci" || tx.Arrived.IsZero() {
-			t.Errorf("transaction: %+v, %v; want those of the push, with who and when", tx, err)
+			t.Errorf("build: %+v, %v; want those of the push, with who and when", tx, err)
 		}
 
 		// A rerun, without a key.
@@ -187,12 +187,12 @@ func TestPush(t *testing.T) {
 		}
 		again, err = d.Stages().Commit(t.Context(), c, id, stage.Commit{Manifest: manifest})
 		if err != nil || again.Transaction != 1 || !again.Again {
-			t.Errorf("commit of a rerun: %+v, %v; want transaction 1 again", again, err)
+			t.Errorf("commit of a rerun: %+v, %v; want build 1 again", again, err)
 		}
 		id = openStage(t, d, c, spec)
 		announced(t, d, c, id, files)
 		if again, err = d.Stages().Commit(t.Context(), c, id, stage.Commit{Anew: true}); err != nil || again.Transaction != 2 || again.Again {
-			t.Errorf("commit anew: %+v, %v; want transaction 2", again, err)
+			t.Errorf("commit anew: %+v, %v; want build 2", again, err)
 		}
 
 		// The next version shares all but one file.
@@ -204,7 +204,7 @@ func TestPush(t *testing.T) {
 		}
 		putAll(t, d, c, id, more)
 		if done, err = d.Stages().Commit(t.Context(), c, id, stage.Commit{}); err != nil || done.Transaction != 3 || done.Files != 20 || done.NewBytes != int64(len(more[0].body)) {
-			t.Errorf("commit of the next version: %+v, %v; want transaction 3 with 20 files, one of them new", done, err)
+			t.Errorf("commit of the next version: %+v, %v; want build 3 with 20 files, one of them new", done, err)
 		}
 		wantVisible(t, d, more, morePaths, true)
 		wantClean(t, d)
@@ -253,7 +253,7 @@ func TestPushKey(t *testing.T) {
 	}
 	st, again, err := d.Stages().Open(t.Context(), c, spec)
 	if err != nil || !again || st.Phase != stage.PhaseCommitted || st.Transaction != 1 {
-		t.Errorf("the key of a committed stage: %+v, again %t, %v; want transaction 1", st, again, err)
+		t.Errorf("the key of a committed stage: %+v, again %t, %v; want build 1", st, again, err)
 	}
 	wantRefusal(t, "check of a committed stage", second(d.Stages().Check(t.Context(), c, id, entriesOf(files))), stage.Conflict)
 	wantRefusal(t, "delete of a committed stage", d.Stages().Abandon(t.Context(), c, id), stage.Conflict)
@@ -261,7 +261,7 @@ func TestPushKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st, again, err = d.Stages().Open(t.Context(), c, spec); err != nil || again || st.ID == id {
-		t.Errorf("the key after its transaction was removed: %+v, again %t, %v; want a new stage", st, again, err)
+		t.Errorf("the key after its build was removed: %+v, again %t, %v; want a new stage", st, again, err)
 	}
 	if err := d.Stages().Abandon(t.Context(), c, st.ID); err != nil {
 		t.Error(err)
@@ -693,7 +693,7 @@ func TestCollect(t *testing.T) {
 			}
 			number = a.Transaction
 			if number != 2 || a.Ref != blob.Sum(f.body) || len(a.Objects) != 1 || len(a.SHA1) != 40 {
-				t.Errorf("file %d: %+v; want transaction 2", i, a)
+				t.Errorf("file %d: %+v; want build 2", i, a)
 			}
 			wantVisible(t, d, files[i:i+1], paths[i:i+1], true)
 			if f, _, err := get(t, d, answer.Scope{Products: []string{"P"}}, paths[i]); err != nil {
@@ -710,7 +710,7 @@ func TestCollect(t *testing.T) {
 		}
 		tx, err := d.db.Show(t.Context(), 2, nil)
 		if err != nil || tx.Files != 12 || !tx.Collecting {
-			t.Errorf("transaction: %+v, %v; want 12 files, and that it goes on", tx, err)
+			t.Errorf("build: %+v, %v; want 12 files, and that it goes on", tx, err)
 		}
 		wantClean(t, d)
 	})
@@ -761,11 +761,11 @@ func TestExpiry(t *testing.T) {
 	}
 	expire(4 * time.Minute)
 	if tx, err := d.db.Show(t.Context(), 1, nil); err != nil || !tx.Collecting {
-		t.Errorf("after 4 minutes: %+v, %v; want a transaction that goes on", tx, err)
+		t.Errorf("after 4 minutes: %+v, %v; want a build that goes on", tx, err)
 	}
 	expire(2 * time.Minute)
 	if tx, err := d.db.Show(t.Context(), 1, nil); err != nil || tx.Collecting {
-		t.Errorf("after 6 minutes: %+v, %v; want a transaction that has ended", tx, err)
+		t.Errorf("after 6 minutes: %+v, %v; want a build that has ended", tx, err)
 	}
 	if next := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: "P"}, Collect: true}); next == collecting {
 		t.Error("a stage that has ended goes on")
@@ -807,7 +807,7 @@ func TestPushAtOnce(t *testing.T) {
 		wg.Wait()
 		for n := range 6 {
 			if numbers[n] == 0 || numbers[n] != numbers[n+6] {
-				t.Errorf("agents %d and %d with equal files: transactions %d and %d, want one", n, n+6, numbers[n], numbers[n+6])
+				t.Errorf("agents %d and %d with equal files: builds %d and %d, want one", n, n+6, numbers[n], numbers[n+6])
 			}
 		}
 		wantVisible(t, d, files[:25], paths[:25], true)
@@ -1037,7 +1037,7 @@ func TestPushModel(t *testing.T) {
 				default:
 					transactions++
 					if err != nil || done.Transaction != transactions || done.Files != int64(len(checked)) {
-						t.Fatalf("round %d: commit: %+v, %v; want transaction %d with %d files", round, done, err, transactions, len(checked))
+						t.Fatalf("round %d: commit: %+v, %v; want build %d with %d files", round, done, err, transactions, len(checked))
 					}
 					for k := range checked {
 						visible[k] = true

@@ -129,7 +129,7 @@ func TestPushKilled(t *testing.T) {
 				t.Fatalf("version %d: %d of %d files are visible, want none or all", v, seen, len(own))
 			}
 			if committed[v] != 0 && seen == 0 {
-				t.Fatalf("version %d was acknowledged as transaction %d and is not visible", v, committed[v])
+				t.Fatalf("version %d was acknowledged as build %d and is not visible", v, committed[v])
 			}
 			if seen == 0 && committed[v] == 0 {
 				break // it pushes in order
@@ -146,7 +146,7 @@ func TestPushKilled(t *testing.T) {
 			t.Fatalf("rerun of version %d: %v", v, err)
 		}
 		if committed[v] != 0 && committed[v] != n {
-			t.Errorf("rerun of version %d: transaction %d, want %d", v, n, committed[v])
+			t.Errorf("rerun of version %d: build %d, want %d", v, n, committed[v])
 		}
 	}
 	wantClean(t, d)

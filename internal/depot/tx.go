@@ -212,7 +212,7 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	if tx.done {
-		return nil, errors.New("the transaction has ended")
+		return nil, errors.New("the build has ended")
 	}
 	for i, e := range entries {
 		// Of files that are added at once, the first one here has brought the bytes, and it is not there again.
@@ -421,7 +421,7 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 	tx.mu.Lock()
 	if tx.done {
 		tx.mu.Unlock()
-		return 0, errors.New("the transaction has ended")
+		return 0, errors.New("the build has ended")
 	}
 	tx.done = true
 	entries := tx.entries

@@ -185,7 +185,7 @@ func testVector(t *testing.T, cell []string) {
 	live, err := d.List(ctx, answer.Scope{}, ListFilter{})
 	check1(t, err)
 	if len(live) != len(kept) {
-		t.Errorf("%d transactions are live after the plan, want %d", len(live), len(kept))
+		t.Errorf("%d builds are live after the plan, want %d", len(live), len(kept))
 	}
 	if again := preview(t, d); again.Builds() != 0 && cell[1] != "33" {
 		t.Errorf("a second run removes %v, want nothing", numbersOf(again))

@@ -108,7 +108,7 @@ func TestTarget(t *testing.T) {
 			t.Errorf("%s: opened meanwhile: %v, want ErrBusy", before, err)
 		}
 		if n, _, err := target.Holds(ctx); err != nil || (n == 3) != (before == "index") {
-			t.Errorf("%s: holds %d transactions, %v; want all 3 only behind the index", before, n, err)
+			t.Errorf("%s: holds %d builds, %v; want all 3 only behind the index", before, n, err)
 		}
 		if err := target.Replace(ctx, staged, nil); err != nil {
 			t.Fatalf("%s: Replace: error %v, want no error", before, err)
@@ -128,7 +128,7 @@ func TestTarget(t *testing.T) {
 		}
 		clean(t, db)
 		if n := commitTest(t, db, "", pdb(5)); n != 2 {
-			t.Errorf("%s: the next transaction is %d, want 2", before, n)
+			t.Errorf("%s: the next build is %d, want 2", before, n)
 		}
 		if err := db.Close(); err != nil {
 			t.Error(err)

@@ -47,7 +47,7 @@ func testCached(t *testing.T) {
 	hit := func(t *testing.T, source string, number int64) {
 		t.Helper()
 		if hits := lookupEntry(t, db, all, a); len(hits) != 1 || hits[0].Source != source || hits[0].Number != number {
-			t.Errorf("lookup: %+v, want one hit of source %q and transaction %d", hits, source, number)
+			t.Errorf("lookup: %+v, want one hit of source %q and build %d", hits, source, number)
 		}
 		clean(t, db)
 	}
@@ -96,10 +96,10 @@ func testCached(t *testing.T) {
 			t.Errorf("HigherAge: %+v, error %v; want one hit of msdl", ages, err)
 		}
 		if found, err := db.Find(t.Context(), all, record.Query{Name: "foo1.pdb"}, 0); err != nil || len(found) != 1 || len(found[0].Transactions) != 0 || found[0].Source != "msdl" {
-			t.Errorf("Find: %+v, error %v; want one file of msdl without transactions", found, err)
+			t.Errorf("Find: %+v, error %v; want one file of msdl without builds", found, err)
 		}
 	})
-	t.Run("not a transaction", func(t *testing.T) {
+	t.Run("not a build", func(t *testing.T) {
 		if list, _ := db.List(t.Context(), all, ListFilter{Removed: true}); len(list) != 0 {
 			t.Errorf("List: %+v, want none", list)
 		}
@@ -119,7 +119,7 @@ func testCached(t *testing.T) {
 	})
 	t.Run("added too", func(t *testing.T) {
 		if n := commitTest(t, db, "P", a); n != 1 {
-			t.Errorf("transaction %d, want 1", n)
+			t.Errorf("build %d, want 1", n)
 		}
 		hit(t, "", 1)
 	})

@@ -18,24 +18,24 @@ var faults = []struct{ what, query string }{
 	{"object %s has no key", "SELECT o.id FROM object o WHERE NOT EXISTS (SELECT 1 FROM lookup l WHERE l.object_id = o.id)"},
 	{"key %s belongs to no object", "SELECT l.id || ' of ' || l.name FROM lookup l LEFT JOIN object o ON o.id = l.object_id " +
 		"WHERE o.id IS NULL"},
-	{"a file of transaction %s has no object", "SELECT f.tx_id FROM tx_file f LEFT JOIN object o ON o.id = f.object_id WHERE o.id IS NULL"},
-	{"there are files of transaction %s, which does not exist or was removed",
+	{"a file of build %s has no object", "SELECT f.tx_id FROM tx_file f LEFT JOIN object o ON o.id = f.object_id WHERE o.id IS NULL"},
+	{"there are files of build %s, which does not exist or was removed",
 		"SELECT DISTINCT f.tx_id FROM tx_file f LEFT JOIN tx t ON t.id = f.tx_id WHERE t.id IS NULL OR t.deleted_at IS NOT NULL"},
-	{"the files of transaction %s differ in number or size from its counters", `SELECT t.id FROM tx t
+	{"the files of build %s differ in number or size from its counters", `SELECT t.id FROM tx t
 		LEFT JOIN (SELECT f.tx_id, count(*) AS files, sum(c.size) AS bytes
 		FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id GROUP BY f.tx_id) n ON n.tx_id = t.id
 		WHERE t.id > 0 AND t.deleted_at IS NULL AND (n.files IS NULL OR n.files <> t.files OR n.bytes <> t.bytes)`},
-	{"object %s is not visible through the newest transaction that holds it", `SELECT f.object_id FROM tx_file f JOIN tx t ON t.id = f.tx_id
+	{"object %s is not visible through the newest build that holds it", `SELECT f.object_id FROM tx_file f JOIN tx t ON t.id = f.tx_id
 		LEFT JOIN seen s ON s.object_id = f.object_id AND s.product_id = t.product_id
 		GROUP BY f.object_id, t.product_id HAVING max(s.tx_id) IS NULL OR max(s.tx_id) <> max(f.tx_id)`},
-	{"object %s is visible without a transaction", `SELECT s.object_id FROM seen s WHERE NOT EXISTS
+	{"object %s is visible without a build", `SELECT s.object_id FROM seen s WHERE NOT EXISTS
 		(SELECT 1 FROM tx_file f JOIN tx t ON t.id = f.tx_id
 			WHERE f.object_id = s.object_id AND f.tx_id = s.tx_id AND t.product_id = s.product_id)`},
 	{"content %s is marked as unreferenced but has references",
 		"SELECT c.id FROM content c WHERE c.unreferenced_since IS NOT NULL AND " + contents.Referenced},
 	{"content %s has no references but is not marked as unreferenced",
 		"SELECT c.id FROM content c WHERE c.unreferenced_since IS NULL AND NOT " + contents.Referenced},
-	{"the transaction numbers do not end with the last assigned number %s",
+	{"the build numbers do not end with the last assigned number %s",
 		"SELECT last_tx FROM state WHERE last_tx <> (SELECT coalesce(max(id), 0) FROM tx WHERE id > 0) " +
 			"OR last_tx <> (SELECT count(*) FROM tx WHERE id > 0)"},
 	{"the counters are wrong: %s",
@@ -46,7 +46,7 @@ var faults = []struct{ what, query string }{
 		LEFT JOIN (SELECT c.tx_id, count(*) AS files, sum(k.size) AS bytes FROM cached c JOIN content k ON k.id = c.content_id
 		GROUP BY c.tx_id) n ON n.tx_id = t.id
 		WHERE t.id < 0 AND (coalesce(n.files, 0) <> t.files OR coalesce(n.bytes, 0) <> t.bytes)`},
-	{"the number of transaction %s does not fit its upstream",
+	{"the number of build %s does not fit its upstream",
 		"SELECT id FROM tx WHERE (id < 0) <> (source IS NOT NULL) OR id = 0 OR (id < 0 AND deleted_at IS NOT NULL)"},
 	{"the cached content %s has no object", `SELECT c.content_id FROM cached c WHERE NOT EXISTS
 		(SELECT 1 FROM object o JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = c.content_id AND f.tx_id = c.tx_id)`},
@@ -68,9 +68,9 @@ var faults = []struct{ what, query string }{
 		"SELECT d.source_id FROM derived d WHERE d.tool = 'cold' AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = d.source_id)"},
 	{"the base of the cold content %s needs a base itself",
 		"SELECT k.content_id FROM cold k JOIN cold b ON b.content_id = k.base_id WHERE b.base_id IS NOT NULL"},
-	{"there are files in the trash of transaction %s, which was not removed",
+	{"there are files in the trash of build %s, which was not removed",
 		"SELECT DISTINCT f.tx_id FROM trash_file f LEFT JOIN tx t ON t.id = f.tx_id WHERE t.deleted_at IS NULL"},
-	{"the files of transaction %s in the trash differ in number from its counter", `SELECT t.id FROM tx t
+	{"the files of build %s in the trash differ in number from its counter", `SELECT t.id FROM tx t
 		WHERE t.trash_until IS NOT NULL AND EXISTS (SELECT 1 FROM trash_file f WHERE f.tx_id = t.id)
 		AND t.files <> (SELECT count(*) FROM trash_file f WHERE f.tx_id = t.id)`},
 	{"place %s is doomed and in use", "SELECT d.place FROM doomed d JOIN content c ON c.place = d.place " +

@@ -55,7 +55,7 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []record.Entry)
 	var removed bool
 	err := db.base.Points.Row(ctx, "SELECT deleted_at IS NOT NULL FROM tx WHERE id = $1", []any{number}, &removed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, db.base.Fail("confirm a transaction", err)
+		return nil, db.base.Fail("confirm a build", err)
 	}
 	if removed {
 		return nil, nil
@@ -85,7 +85,7 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []record.Entry)
 		}
 		if len(keys) >= confirmBatch || i == len(entries)-1 && len(keys) > 0 {
 			if err := flush(); err != nil {
-				return nil, db.base.Fail("confirm a transaction", err)
+				return nil, db.base.Fail("confirm a build", err)
 			}
 		}
 	}

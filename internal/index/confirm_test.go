@@ -37,15 +37,15 @@ func testUnfound(t *testing.T) {
 	}{
 		{"all", first, []record.Entry{pdb(1), pdb(2), pdb(3)}, nil},
 		{"none", first, nil, nil},
-		{"held by an earlier transaction too", second, []record.Entry{pdb(2), pdb(4)}, nil},
-		{"held by an earlier transaction only", second, []record.Entry{pdb(2), pdb(1), pdb(4)}, []int{1}},
+		{"held by an earlier build too", second, []record.Entry{pdb(2), pdb(4)}, nil},
+		{"held by an earlier build only", second, []record.Entry{pdb(2), pdb(1), pdb(4)}, []int{1}},
 		{"held by another product only", second, []record.Entry{pdb(5)}, []int{0}},
 		{"unknown", first, []record.Entry{pdb(9), pdb(1), pdb(8)}, []int{0, 2}},
 		{"other bytes with the id", first, []record.Entry{otherBytes, pdb(2)}, []int{0}},
 		{"a key that is not there", first, []record.Entry{pdb(1), moreKeys}, []int{1}},
 		{"a role that is not there", first, []record.Entry{otherRole}, []int{0}},
 		{"without a key", first, []record.Entry{noKeys}, []int{0}},
-		{"an unknown transaction", 99, []record.Entry{pdb(1)}, []int{0}},
+		{"an unknown build", 99, []record.Entry{pdb(1)}, []int{0}},
 	} {
 		got, err := db.Unfound(t.Context(), c.number, c.entries)
 		if err != nil || !slices.Equal(got, c.want) {
@@ -56,7 +56,7 @@ func testUnfound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := db.Unfound(t.Context(), second, []record.Entry{pdb(4)}); err != nil || len(got) > 0 {
-		t.Errorf("a removed transaction: entries %v are not found, %v; want that it is no fault", got, err)
+		t.Errorf("a removed build: entries %v are not found, %v; want that it is no fault", got, err)
 	}
 }
 

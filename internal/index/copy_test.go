@@ -184,13 +184,13 @@ func TestCopy(t *testing.T) {
 	commits := func(t *testing.T, o *DB) {
 		t.Helper()
 		if n, err := o.Commit(ctx, record.Tx{Kind: "add", Entries: []record.Entry{pdb(6)}}, nil); n != 4 || err != nil {
-			t.Errorf("next transaction: %d, %v; want 4", n, err)
+			t.Errorf("next build: %d, %v; want 4", n, err)
 		}
 		clean(t, o)
 	}
-	t.Run("next transaction in the file that was copied back", func(t *testing.T) { commits(t, back) })
-	t.Run("next transaction in the first index", func(t *testing.T) { commits(t, db) })
-	t.Run("next transaction in PostgreSQL", func(t *testing.T) {
+	t.Run("next build in the file that was copied back", func(t *testing.T) { commits(t, back) })
+	t.Run("next build in the first index", func(t *testing.T) { commits(t, db) })
+	t.Run("next build in PostgreSQL", func(t *testing.T) {
 		if err := there.Places.Begin(ctx, "n", time.Hour, []record.Upload{{Place: "new", Content: record.Content{Ref: pdb(6).Ref, Size: pdb(6).Size}}}); err != nil {
 			t.Fatal(err)
 		}

@@ -99,7 +99,7 @@ func testUpgrade(t *testing.T) {
 		t.Fatalf("format %d after the version that contracts, want %d", n, len(later))
 	}
 	if number := commitTest(t, newer, "", pdb(4)); number != 4 {
-		t.Errorf("transaction %d by the version before, want 4", number)
+		t.Errorf("build %d by the version before, want 4", number)
 	}
 	_, err = Open(t.Context(), where, Options{steps: now})
 	want := fmt.Sprintf("it has format %d, which needs a program that supports format %d, and this program supports formats up to %d", len(later), len(next), len(now))

@@ -161,7 +161,7 @@ func testEveryFieldComesBack(t *testing.T) {
 	wantTx := record.Transaction{Number: 1, Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"", Who: "me", Host: "h", Tool: "symdepot 1", Time: tx.Time.UTC(), Files: 2, Bytes: 10 << 30,
 		Origin: origin, Arrived: got.Arrived}
 	if d := cmp.Diff(wantTx, got); d != "" {
-		t.Errorf("transaction (-want +got):\n%s", d)
+		t.Errorf("build (-want +got):\n%s", d)
 	}
 	wantFile := record.TxFile{Object: o, Arch: "arm64e", Features: e.Features, DebugSize: e.DebugSize, Ref: e.Ref, Size: e.Size, Path: "/p\uFFFD/x", Archive: "/a.zip", ModTime: e.ModTime, Cold: nil}
 	if d := cmp.Diff([]record.TxFile{wantFile, wantFile}, files); d != "" {
@@ -198,7 +198,7 @@ func testVisibility(t *testing.T) {
 			got = hits[0].Number
 		}
 		if got != want {
-			t.Errorf("%s: seen from transaction %d, want %d", when, got, want)
+			t.Errorf("%s: seen from build %d, want %d", when, got, want)
 		}
 	}
 	remove := func(n int64) {
@@ -317,7 +317,7 @@ func testDrop(t *testing.T) {
 	}
 	s, err := db.Stats(t.Context())
 	if err != nil || s.Contents != 1 || s.Objects != 2 || s.Bytes != b.Size || s.Transactions != 1 {
-		t.Errorf("Stats: %+v, error %v; want Contents 1, Objects 2, Bytes %v, Transactions 1", s, err, b.Size)
+		t.Errorf("Stats: %+v, error %v; want Contents 1, Objects 2, Bytes %v, Builds 1", s, err, b.Size)
 	}
 	// A failing delete leaves bytes without a row, not a row without bytes.
 	if _, err := db.Remove(t.Context(), 2); err != nil {
@@ -864,10 +864,10 @@ func TestCheckFindsFaults(t *testing.T) {
 		"DELETE FROM tx_file WHERE seq = 2":                                            "differ in number or size",
 		"DELETE FROM seen WHERE object_id = 1":                                         "is not visible",
 		"UPDATE seen SET tx_id = 7":                                                    "is not visible through the newest",
-		"INSERT INTO seen VALUES (1, 2, 1)":                                            "visible without a transaction",
+		"INSERT INTO seen VALUES (1, 2, 1)":                                            "visible without a build",
 		"UPDATE content SET unreferenced_since = 5":                                    "but has references",
 		"INSERT INTO content (id, sha256, size, added) VALUES (9, zeroblob(32), 1, 1)": "has no references",
-		"UPDATE state SET last_tx = 3":                                                 "transaction numbers",
+		"UPDATE state SET last_tx = 3":                                                 "build numbers",
 		"UPDATE state SET lookups = 3":                                                 "counters are wrong",
 		"DELETE FROM state":                                                            "rows of counters",
 		"INSERT INTO derived VALUES (77, 'x', 1, NULL, 1)":                             "refers to a missing row",
@@ -1063,7 +1063,7 @@ func TestNoSpace(t *testing.T) {
 	}
 	clean(t, db)
 	if s, _ := db.Stats(t.Context()); s.Transactions != 1 || s.Contents != 1 {
-		t.Errorf("Stats: %+v, want Transactions 1, Contents 1", s)
+		t.Errorf("Stats: %+v, want Builds 1, Contents 1", s)
 	}
 	limit(1 << 30)
 	if n := commitTest(t, db, "", entries...); n != 2 {

@@ -103,10 +103,10 @@ func (db *DB) Show(ctx context.Context, number int64, each func(record.TxFile) e
 
 // Stats are the counters of the index. Reading them is cheap.
 type Stats struct {
-	Transactions int64 `json:"transactions"` // not removed
-	Contents     int64 `json:"contents"`     // all, including unreferenced, cached and derived ones
-	Bytes        int64 `json:"bytes"`        // sum of the contents' sizes
-	Objects      int64 `json:"objects"`
+	Transactions int64 `json:"builds"`   // not removed
+	Contents     int64 `json:"contents"` // all, including unreferenced, cached and derived ones
+	Bytes        int64 `json:"bytes"`    // sum of the contents' sizes
+	Objects      int64 `json:"files"`
 	Lookups      int64 `json:"lookups"` // keys
 	// Contents without references, and their bytes.
 	UnreferencedContents int64 `json:"unreferenced_contents"`
@@ -122,7 +122,7 @@ type Stats struct {
 // removed.
 type ProductStats struct {
 	Name         string    `json:"name"`
-	Transactions int64     `json:"transactions"`
+	Transactions int64     `json:"builds"`
 	Files        int64     `json:"files"`
 	Bytes        int64     `json:"bytes"`
 	Newest       time.Time `json:"newest"`

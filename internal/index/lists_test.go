@@ -259,7 +259,7 @@ func testObjectPagesChange(t *testing.T) {
 			if n%4 != 1 {
 				kept = append(kept, listedEntry(n).Ref.String())
 			} else if tx != int64(n+1) {
-				t.Fatalf("transaction %d, want %d", tx, n+1)
+				t.Fatalf("build %d, want %d", tx, n+1)
 			}
 		}
 		seen := map[string]int{}

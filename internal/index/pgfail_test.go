@@ -105,10 +105,10 @@ func TestServerStops(t *testing.T) {
 		var comment string
 		err := scan(&id, &comment)
 		if comments[comment] != 0 {
-			t.Errorf("add %s was made twice: transactions %d and %d", comment, comments[comment], id)
+			t.Errorf("add %s was made twice: builds %d and %d", comment, comments[comment], id)
 		}
 		if comments[comment] = id; id != last+1 {
-			t.Errorf("transaction %d follows %d", id, last)
+			t.Errorf("build %d follows %d", id, last)
 		}
 		last = id
 		return true, err
@@ -117,10 +117,10 @@ func TestServerStops(t *testing.T) {
 	}
 	for n, number := range numbers {
 		if comments[fmt.Sprint(n)] != number {
-			t.Errorf("add %d was acknowledged as transaction %d; it is %d; want %v", n, number, comments[fmt.Sprint(n)], number)
+			t.Errorf("add %d was acknowledged as build %d; it is %d; want %v", n, number, comments[fmt.Sprint(n)], number)
 		}
 	}
-	t.Logf("%d transactions, %d acknowledged", last, len(numbers))
+	t.Logf("%d builds, %d acknowledged", last, len(numbers))
 }
 
 // faultyNet makes connections that break where a test says.

@@ -324,14 +324,14 @@ func TestKill(t *testing.T) {
 		clean(t, db)
 		for n := range acked {
 			if tx, err := db.Show(t.Context(), n, nil); err != nil || tx.Files != 20 {
-				t.Errorf("round %d: transaction %d, which was acknowledged: %v; want its 20 files", round, n, err)
+				t.Errorf("round %d: build %d, which was acknowledged: %v; want its 20 files", round, n, err)
 			}
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d kills, %d acknowledged transactions", 2*kills, len(acked))
+	t.Logf("%d kills, %d acknowledged builds", 2*kills, len(acked))
 }
 
 // Figures of an index of many keys, as childFigures prints them.

@@ -68,7 +68,7 @@ func TestHugeSnapshot(t *testing.T) {
 		files += len(s.Transactions[i].Contents)
 	}
 	if want := int(builds * size); len(s.Transactions) != int(builds) || files != want {
-		t.Errorf("%d transactions of %d files were read, want %d of %d", len(s.Transactions), files, builds, want)
+		t.Errorf("%d builds of %d files were read, want %d of %d", len(s.Transactions), files, builds, want)
 	}
 	const mib = 1 << 20
 	t.Logf("a snapshot of %d builds of %d files: %.1f s, %d MiB held, %d MiB of heap taken from the system", builds, size, took.Seconds(),

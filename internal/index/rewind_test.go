@@ -92,7 +92,7 @@ func TestRewind(t *testing.T) {
 			defer other.Close()
 			for i := range c.after {
 				if number := commitTest(t, other, "", pdb(20+i)); number != int64(i)+2 {
-					t.Errorf("transaction %d after the rewind, want %d", number, i+2)
+					t.Errorf("build %d after the rewind, want %d", number, i+2)
 				}
 			}
 			if state := node.state(t); state == known {
@@ -168,7 +168,7 @@ func TestFailover(t *testing.T) {
 	standby.Promote(t)
 	promoted := time.Now()
 	if n := commitTest(t, node.DB, "", pdb(2)); n != 2 {
-		t.Errorf("transaction %d after the failover, want 2", n)
+		t.Errorf("build %d after the failover, want 2", n)
 	}
 	if took := time.Since(promoted); took > 10*time.Second {
 		t.Errorf("the first write after the promotion took %v, want at most 10 s", took)

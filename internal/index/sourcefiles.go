@@ -54,7 +54,7 @@ func (s Sources) filed(ctx context.Context, query string, args []any) (list []Fi
 		list = append(list, f)
 		return err == nil, err
 	})
-	return list, s.db.Fail("look up transactions", err)
+	return list, s.db.Fail("look up builds", err)
 }
 
 // At returns the source files of a transaction that were added under one of a few

@@ -46,7 +46,7 @@ func testSources(t *testing.T) {
 	}
 	filed, err := db.Sources.FiledAs(ctx, all, "A", "")
 	if err != nil || len(filed) != 1 || filed[0] != (Filed{Number: first, Product: "A"}) {
-		t.Errorf("filed %v, %v; want transaction %d of A", filed, err, first)
+		t.Errorf("filed %v, %v; want build %d of A", filed, err, first)
 	}
 	if filed, err := db.Sources.FiledAs(ctx, record.Scope{Products: []string{"B"}}, "A", ""); err != nil || len(filed) != 0 {
 		t.Errorf("filed %v, %v outside of the scope; want none", filed, err)
@@ -68,7 +68,7 @@ func testSources(t *testing.T) {
 		want []string
 	}{
 		{"at a path", paths(db.Sources.At(ctx, first, "/src/main.c", "src/main.c")), []string{"/src/main.c " + one}},
-		{"at a path of another transaction", paths(db.Sources.At(ctx, second, "/src/main.c")), []string{"/src/main.c " + three}},
+		{"at a path of another build", paths(db.Sources.At(ctx, second, "/src/main.c")), []string{"/src/main.c " + three}},
 		{"at no path", paths(db.Sources.At(ctx, first, "/main.c")), nil},
 		{"by name", paths(db.Sources.Named(ctx, first, "main.c")), []string{"/src/main.c " + one, "/src/sub/main.c " + two}},
 	} {
@@ -80,7 +80,7 @@ func testSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := paths(db.Sources.At(ctx, first, "/src/main.c")); len(got) != 0 {
-		t.Errorf("a removed transaction has %q, want nothing", got)
+		t.Errorf("a removed build has %q, want nothing", got)
 	}
 	if got, want := holding(all), []int64{second}; !slices.Equal(got, want) {
 		t.Errorf("held by %v after the removal, want %v", got, want)

@@ -48,7 +48,7 @@ func testCollected(t *testing.T) {
 	state := uint64(0)
 	for i, entries := range [][]record.Entry{{pdb(10)}, {pdb(11), pdb(11)}, {pdb(1)}, {pdb(10)}, {pdb(12), pdb(2)}} {
 		if n := collect(entries...); n != 2 {
-			t.Fatalf("step %d: transaction %d, want 2", i, n)
+			t.Fatalf("step %d: build %d, want 2", i, n)
 		}
 		state++
 		for _, f := range []*Filter{scoped, every} {
@@ -69,25 +69,25 @@ func testCollected(t *testing.T) {
 	}
 	commitTest(t, db, "P", pdb(10))
 	if n := collect(pdb(13)); n != 2 {
-		t.Errorf("after another commit: transaction %d, want 2", n)
+		t.Errorf("after another commit: build %d, want 2", n)
 	}
 	clean(t, db)
 	tx, err := db.Show(t.Context(), 2, nil)
 	if err != nil || !tx.Collecting || tx.Files != 7 {
-		t.Errorf("transaction: %+v, %v; want one with 7 files that goes on", tx, err)
+		t.Errorf("build: %+v, %v; want one with 7 files that goes on", tx, err)
 	}
 	if _, err := db.Remove(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
 	if n := collect(pdb(14)); n != 4 {
-		t.Errorf("after its removal: transaction %d, want 4", n)
+		t.Errorf("after its removal: build %d, want 4", n)
 	}
 	ended, err := db.Stages.End(t.Context(), s.ID, db.base.Now().Add(time.Hour))
 	if err != nil || !ended {
 		t.Errorf("end: %t, %v; want true", ended, err)
 	}
 	if tx, err := db.Show(t.Context(), 4, nil); err != nil || tx.Collecting {
-		t.Errorf("transaction: %+v, %v; want one that has ended", tx, err)
+		t.Errorf("build: %+v, %v; want one that has ended", tx, err)
 	}
 	if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{pdb(15)}, Stage: &record.StageCommit{ID: s.ID, Collect: true}}, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file for a stage that has ended: %v, want not found", err)
@@ -130,7 +130,7 @@ func testStageCommit(t *testing.T) {
 		t.Errorf("a commit above the quota: %v, want an error with 1001 bytes", err)
 	}
 	if n, again, err := commit(s, record.StageCommit{Changes: 1, Quota: 1001}, "P", pdb(1)); err != nil || n != 1 || again {
-		t.Errorf("commit: %d, %t, %v; want transaction 1", n, again, err)
+		t.Errorf("commit: %d, %t, %v; want build 1", n, again, err)
 	}
 	if _, _, err := commit(s, record.StageCommit{Changes: 1}, "P", pdb(1)); !errors.Is(err, stages.ErrStageClosed) {
 		t.Errorf("commit again: %v, want %v", err, stages.ErrStageClosed)
@@ -144,11 +144,11 @@ func testStageCommit(t *testing.T) {
 	// An equal one is not made, unless it is asked for or the first was removed.
 	two := stageFor(t, db, stages.StageRow{ID: "two", Caller: "c", Owner: "test:c"})
 	if n, again, err := commit(two, record.StageCommit{}, "P", pdb(1)); err != nil || n != 1 || !again {
-		t.Errorf("an equal commit: %d, %t, %v; want transaction 1 again", n, again, err)
+		t.Errorf("an equal commit: %d, %t, %v; want build 1 again", n, again, err)
 	}
 	three := stageFor(t, db, stages.StageRow{ID: "three", Caller: "c", Owner: "test:c"})
 	if n, again, err := commit(three, record.StageCommit{Anew: true}, "P", pdb(1)); err != nil || n != 2 || again {
-		t.Errorf("an equal commit anew: %d, %t, %v; want transaction 2", n, again, err)
+		t.Errorf("an equal commit anew: %d, %t, %v; want build 2", n, again, err)
 	}
 	for n := int64(1); n <= 2; n++ {
 		if _, err := db.Remove(t.Context(), n); err != nil {
@@ -157,7 +157,7 @@ func testStageCommit(t *testing.T) {
 	}
 	four := stageFor(t, db, stages.StageRow{ID: "four", Caller: "c", Owner: "test:c"})
 	if n, again, err := commit(four, record.StageCommit{}, "P", pdb(1)); err != nil || n != 3 || again {
-		t.Errorf("an equal commit after the removal: %d, %t, %v; want transaction 3", n, again, err)
+		t.Errorf("an equal commit after the removal: %d, %t, %v; want build 3", n, again, err)
 	}
 	clean(t, db)
 	if err := db.Stages.Leftovers(t.Context()); err != nil {

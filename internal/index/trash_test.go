@@ -63,11 +63,11 @@ func testTrash(t *testing.T) {
 		t.Error("a file in the trash is found")
 	}
 	if hits := lookupEntry(t, db, all, pdb(2)); len(hits) != 1 || hits[0].Number != two {
-		t.Errorf("the shared file is found as %+v, want that of transaction %d", hits, two)
+		t.Errorf("the shared file is found as %+v, want that of build %d", hits, two)
 	}
 	s := stateOf(t, db, c.t)
 	if len(s.Transactions) != 2 || len(s.Transactions[0].Contents) != 2 || !s.Transactions[0].TrashUntil.Equal(until) || len(s.Contents) != 4 || len(s.Derived) != 1 {
-		t.Errorf("the state has %+v; want 2 transactions, 4 contents and 1 derived", s)
+		t.Errorf("the state has %+v; want 2 builds, 4 contents and 1 derived", s)
 	}
 	c.t = until.Add(-time.Millisecond)
 	if gone := dropUntil(t, db, c.t); len(gone) > 0 {
@@ -75,7 +75,7 @@ func testTrash(t *testing.T) {
 	}
 	list, contents, stored, err := db.Trash.List(ctx, c.t)
 	if err != nil || len(list) != 1 || list[0].Number != one || contents != 1 || stored != 1010 || list[0].Stored != 1010 {
-		t.Errorf("trash: %+v, %d contents of %d bytes, %v; want transaction %d with 1 content, which takes 1010 bytes with its derivation", list, contents, stored, err, one)
+		t.Errorf("trash: %+v, %d contents of %d bytes, %v; want build %d with 1 content, which takes 1010 bytes with its derivation", list, contents, stored, err, one)
 	}
 	back, err := db.Trash.Undo(ctx, one)
 	if err != nil || !back.Removed.IsZero() || !back.TrashUntil.IsZero() {
@@ -83,14 +83,14 @@ func testTrash(t *testing.T) {
 	}
 	clean(t, db)
 	if hits := lookupEntry(t, db, all, pdb(1)); len(hits) != 1 || hits[0].Number != one {
-		t.Errorf("after undo the file is found as %+v, want that of transaction %d", hits, one)
+		t.Errorf("after undo the file is found as %+v, want that of build %d", hits, one)
 	}
 	if hits := lookupEntry(t, db, all, pdb(2)); len(hits) != 1 || hits[0].Number != two {
-		t.Errorf("after undo the shared file is found as %+v, want that of transaction %d", hits, two)
+		t.Errorf("after undo the shared file is found as %+v, want that of build %d", hits, two)
 	}
 	var notInTrash *removals.NotInTrashError
-	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Removed.IsZero() || err.Error() != fmt.Sprintf("transaction %d was not removed", one) {
-		t.Errorf("undo of a live transaction: %v, want one that says it was not removed", err)
+	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Removed.IsZero() || err.Error() != fmt.Sprintf("build %d was not removed", one) {
+		t.Errorf("undo of a live build: %v, want one that says it was not removed", err)
 	}
 	if _, err := db.Remove(ctx, one); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func testTrash(t *testing.T) {
 	}
 	clean(t, db)
 	if _, err := db.Trash.Undo(ctx, 99); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("undo of an unknown transaction: %v, want the error %v", err, fs.ErrNotExist)
+		t.Errorf("undo of an unknown build: %v, want the error %v", err, fs.ErrNotExist)
 	}
 }
 
@@ -128,21 +128,21 @@ func testTrashEnds(t *testing.T) {
 		t.Errorf("undo after the end of the trash: %v, want one that says when the trash ended", err)
 	}
 	if n, err := db.Trash.Empty(ctx, c.t); n != 1 || err != nil {
-		t.Fatalf("%d transactions left the trash, %v; want 1", n, err)
+		t.Fatalf("%d builds left the trash, %v; want 1", n, err)
 	}
 	clean(t, db)
 	if gone := dropUntil(t, db, c.t.Add(-24*time.Hour)); !slices.Equal(gone, []blob.Ref{ref(1)}) {
-		t.Errorf("%d contents were dropped, want that of transaction %d alone", len(gone), one)
+		t.Errorf("%d contents were dropped, want that of build %d alone", len(gone), one)
 	}
 	if _, err := db.Trash.Undo(ctx, two); err != nil {
-		t.Errorf("undo of the transaction that holds the shared content: %v", err)
+		t.Errorf("undo of the build that holds the shared content: %v", err)
 	}
 	clean(t, db)
 	if n, err := db.Trash.Empty(ctx, c.t.AddDate(100, 0, 0)); n != 1 || err != nil {
-		t.Fatalf("%d transactions left the trash, %v; want 1", n, err)
+		t.Fatalf("%d builds left the trash, %v; want 1", n, err)
 	}
 	if gone := dropUntil(t, db, c.t.Add(-24*time.Hour)); !slices.Equal(gone, []blob.Ref{ref(4)}) {
-		t.Errorf("%d contents were dropped, want that of transaction %d", len(gone), three)
+		t.Errorf("%d contents were dropped, want that of build %d", len(gone), three)
 	}
 	clean(t, db)
 }
@@ -160,11 +160,11 @@ func testPurge(t *testing.T) {
 	}
 	_, refs, err := db.Trash.Purge(ctx, removals.Removal{Number: one, Reason: "purge", Who: "eve"})
 	if err != nil || !slices.Equal(refs, []blob.Ref{ref(1)}) {
-		t.Fatalf("purge: %d contents, %v; want the one that no other transaction needs", len(refs), err)
+		t.Fatalf("purge: %d contents, %v; want the one that no other build needs", len(refs), err)
 	}
 	clean(t, db)
 	if _, refs, err = db.Trash.Purge(ctx, removals.Removal{Number: two, Reason: "purge"}); err != nil || !slices.Equal(refs, []blob.Ref{ref(2)}) {
-		t.Fatalf("purge of a transaction in the trash: %d contents, %v; want its one content", len(refs), err)
+		t.Fatalf("purge of a build in the trash: %d contents, %v; want its one content", len(refs), err)
 	}
 	clean(t, db)
 	var notInTrash *removals.NotInTrashError
@@ -176,10 +176,10 @@ func testPurge(t *testing.T) {
 	}
 	var held *removals.ErrHeld
 	if _, _, err := db.Trash.Purge(ctx, removals.Removal{Number: three}); !errors.As(err, &held) {
-		t.Errorf("purge of a held transaction: %v, want an error that names the hold", err)
+		t.Errorf("purge of a held build: %v, want an error that names the hold", err)
 	}
 	if why, err := db.Trash.Why(ctx, one); err != nil || why.Reason != "purge" || why.Who != "eve" {
-		t.Errorf("removal of transaction %d: %+v, %v; want the purge by eve", one, why, err)
+		t.Errorf("removal of build %d: %+v, %v; want the purge by eve", one, why, err)
 	}
 	if gone := dropUntil(t, db, c.t.Add(-time.Hour)); len(gone) != 2 {
 		t.Errorf("%d purged contents were dropped, want 2", len(gone))
@@ -202,7 +202,7 @@ func testHolds(t *testing.T) {
 	}
 	var held *removals.ErrHeld
 	if _, err := db.Remove(ctx, one); !errors.As(err, &held) || held.Reason != "crash 811" {
-		t.Errorf("removal of a held transaction: %v, want an error that names the hold", err)
+		t.Errorf("removal of a held build: %v, want an error that names the hold", err)
 	}
 	if list, err := db.Retention.Unhold(ctx, one, "b"); err != nil || len(list) != 1 {
 		t.Fatalf("%d holds were released, %v; want 1", len(list), err)
@@ -219,10 +219,10 @@ func testHolds(t *testing.T) {
 		t.Errorf("removal after the hold: %v", err)
 	}
 	if err := db.Retention.Hold(ctx, removals.Hold{Number: one, Name: "c"}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("hold on a removed transaction: %v, want the error %v", err, fs.ErrNotExist)
+		t.Errorf("hold on a removed build: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if _, err := db.Retention.Promote(ctx, one, "release", "anna"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("promotion of a removed transaction: %v, want the error %v", err, fs.ErrNotExist)
+		t.Errorf("promotion of a removed build: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	two := commitTest(t, db, "A", pdb(2))
 	if p, err := db.Retention.Promote(ctx, two, "release", "anna"); err != nil || p.To != "release" {
@@ -235,7 +235,7 @@ func testHolds(t *testing.T) {
 		t.Errorf("class %q, %v; want release", tx.Class, err)
 	}
 	if err := db.Retention.SetNeeds(ctx, two, []int64{one}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("need of a removed transaction: %v, want the error %v", err, fs.ErrNotExist)
+		t.Errorf("need of a removed build: %v, want the error %v", err, fs.ErrNotExist)
 	}
 }
 
@@ -355,21 +355,21 @@ func testRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.Removed > before+1 {
-			t.Errorf("one write removed %d transactions of more than %d files, want 1", r.Removed-before, manyFiles)
+			t.Errorf("one write removed %d builds of more than %d files, want 1", r.Removed-before, manyFiles)
 		}
 		for n, x := range decided { // each is hidden with all its files, or not at all
 			tx, err := db.Show(ctx, x.Number, nil)
 			if found := len(lookupEntry(t, db, all, pdb(n))) > 0; err != nil || found != tx.Removed.IsZero() {
-				t.Errorf("transaction %d after %d removals: its file is found: %t, removed at %s, %v; want found exactly if not removed", x.Number, r.Removed, found, tx.Removed, err)
+				t.Errorf("build %d after %d removals: its file is found: %t, removed at %s, %v; want found exactly if not removed", x.Number, r.Removed, found, tx.Removed, err)
 			}
 		}
 	}
 	if r.Removed != 3 || r.Outcome != removals.RunDone || r.Ended.IsZero() {
-		t.Errorf("ended run: %+v, want 3 removed transactions: the others were held, promoted and needed meanwhile", r)
+		t.Errorf("ended run: %+v, want 3 removed builds: the others were held, promoted and needed meanwhile", r)
 	}
 	for _, x := range decided[2:5] {
 		if tx, err := db.Show(ctx, x.Number, nil); err != nil || !tx.Removed.IsZero() {
-			t.Errorf("transaction %d, which was protected meanwhile: %+v, %v; want that it is live", x.Number, tx, err)
+			t.Errorf("build %d, which was protected meanwhile: %+v, %v; want that it is live", x.Number, tx, err)
 		}
 	}
 	if again, err := db.Retention.Continue(ctx, r.No); err != nil || again.Removed != 3 {
@@ -520,9 +520,9 @@ func testTrashModel(t *testing.T) {
 			var gone *removals.NotInTrashError
 			switch {
 			case list[i].until.After(c.t) && err != nil:
-				t.Fatalf("step %d: undo of transaction %d: %v, want success", step, list[i].number, err)
+				t.Fatalf("step %d: undo of build %d: %v, want success", step, list[i].number, err)
 			case !list[i].until.After(c.t) && !errors.As(err, &gone):
-				t.Fatalf("step %d: undo of transaction %d after its trash: %v, want an error that says the trash has ended", step, list[i].number, err)
+				t.Fatalf("step %d: undo of build %d after its trash: %v, want an error that says the trash has ended", step, list[i].number, err)
 			case err == nil:
 				list[i].until = time.Time{}
 			default:
@@ -557,7 +557,7 @@ func testTrashModel(t *testing.T) {
 				got = hits[0].Number
 			}
 			if got != newest {
-				t.Fatalf("step %d: object %d is seen from transaction %d, want %d", step, n, got, newest)
+				t.Fatalf("step %d: object %d is seen from build %d, want %d", step, n, got, newest)
 			}
 			if has, err := db.HasContent(t.Context(), ref(n)); err != nil || held && !has {
 				t.Fatalf("step %d: content %d is held and was dropped, %v; want it kept", step, n, err)

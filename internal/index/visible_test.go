@@ -184,10 +184,10 @@ func (m *visible) Check(t *rapid.T) {
 			}
 			want := number > 0 || slices.Contains(slices.Collect(maps.Values(sources)), true)
 			if (len(hits) == 1) != want || (len(found) == 1) != want || got.Number != number || (got.Source != "") != (want && number == 0) || got.Source != "" && !sources[got.Source] {
-				t.Fatalf("%s: content %d: %+v, %+v; want transaction %d or one of %v", name, n, hits, found, number, sources)
+				t.Fatalf("%s: content %d: %+v, %+v; want build %d or one of %v", name, n, hits, found, number, sources)
 			}
 			if want && (len(found[0].Transactions) == 0) != (number == 0) {
-				t.Fatalf("%s: content %d: transactions %v, want none exactly for a cached file", name, n, found[0].Transactions)
+				t.Fatalf("%s: content %d: builds %v, want none exactly for a cached file", name, n, found[0].Transactions)
 			}
 			if is, _ := m.db.HasContent(t.Context(), e.Ref); want && !is {
 				t.Fatalf("content %d is seen and not known", n)
@@ -228,7 +228,7 @@ func (m *visible) checkOrder(t *rapid.T) {
 		t.Fatalf("evictable: %v, want %v", got, want)
 	}
 	if s, err := m.db.Stats(t.Context()); err != nil || s.CachedFiles != files || s.CachedBytes != bytes || s.Transactions != int64(len(m.tx)) {
-		t.Fatalf("%+v, %v; want %d files, %d bytes, %d transactions", s, err, files, bytes, len(m.tx))
+		t.Fatalf("%+v, %v; want %d files, %d bytes, %d builds", s, err, files, bytes, len(m.tx))
 	}
 }
 

@@ -115,7 +115,7 @@ func TestBenchPages(t *testing.T) {
 		path  func(n int) string
 	}{
 		{"home", 50, func(int) string { return "/" }},
-		{"object", 25, func(n int) string { return "/-/object/" + objects.Items[n%len(objects.Items)].Sha256 }},
+		{"object", 25, func(n int) string { return "/-/file/" + objects.Items[n%len(objects.Items)].Sha256 }},
 		{"search by id", 25, func(n int) string {
 			o := objects.Items[n%len(objects.Items)]
 			return "/-/search?q=" + q(max(o.Debug_id, o.Code_id))
@@ -125,12 +125,12 @@ func TestBenchPages(t *testing.T) {
 		{"search inside names", 150, func(n int) string {
 			return "/-/search?q=" + q("*"+[]string{"render", "physics", "kernel", "json"}[n%4]+"*")
 		}},
-		{"transactions", 50, func(int) string { return "/-/tx" }},
-		{"transaction", 25, func(n int) string { return fmt.Sprint("/-/tx/", 1+n%1000) }},
+		{"builds", 50, func(int) string { return "/-/builds" }},
+		{"build", 25, func(n int) string { return fmt.Sprint("/-/builds/", 1+n%1000) }},
 		{"products", 50, func(int) string { return "/-/products" }},
 		{"product", 50, func(n int) string { return "/-/product?p=" + q(products.Items[n%len(products.Items)].Product) }},
-		{"usage", 50, func(int) string { return "/-/usage" }},
-		{"misses", 100, func(int) string { return "/-/misses" }},
+		{"usage", 50, func(int) string { return "/-/disk" }},
+		{"misses", 100, func(int) string { return "/-/missing" }},
 		{"trace", 100, func(n int) string {
 			return "/-/trace?path=" + q(fmt.Sprintf("/%s/%032X1/%s", objects.Items[n%len(objects.Items)].Name, n, objects.Items[n%len(objects.Items)].Name))
 		}},
@@ -150,7 +150,7 @@ func TestBenchPages(t *testing.T) {
 			l.get("setup", p.path(n), 200)
 		}
 	}
-	symtest.Await(t, 3*time.Minute, "the first usage of the depot", func() bool { return strings.Contains(string(l.get("setup", "/-/usage", 200)), "By product") })
+	symtest.Await(t, 3*time.Minute, "the first usage of the depot", func() bool { return strings.Contains(string(l.get("setup", "/-/disk", 200)), "By product") })
 	const length = 30 * time.Second
 	pace(1000, length, lookup("lookups alone"))
 	var wg sync.WaitGroup

@@ -139,8 +139,8 @@ func TestPaging(t *testing.T) {
 	})
 	p := newTab(t)
 	number := 24
-	for _, list := range []string{"/-/tx?limit=5", "/-/search?limit=5&q=game*", "/-/search?limit=5&q=game*&sort=size", "/-/search?limit=5&q=game*&sort=added"} {
-		p.open(s.url + "/-/tx?limit=500")
+	for _, list := range []string{"/-/builds?limit=5", "/-/search?limit=5&q=game*", "/-/search?limit=5&q=game*&sort=size", "/-/search?limit=5&q=game*&sort=added"} {
+		p.open(s.url + "/-/builds?limit=500")
 		old := map[string]bool{}
 		if strings.Contains(list, "search") {
 			p.open(s.url + "/-/search?limit=500&q=game*")
@@ -182,14 +182,14 @@ func TestPaging(t *testing.T) {
 			t.Errorf("%s: %d rows were there before, want 20 at least", list, len(old))
 		}
 	}
-	p.open(s.url + "/-/tx?limit=5")
+	p.open(s.url + "/-/builds?limit=5")
 	next := eval[string](p, `document.querySelector(".pager a[rel=next]").href`)
 	u, err := url.Parse(next)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cursor := u.Query().Get("cursor")
-	for _, bent := range []string{"/-/tx?limit=5&product=Game&cursor=" + cursor, "/-/tx?limit=5&cursor=x" + cursor[1:], "/-/tx?limit=5&cursor=%00", "/-/search?q=game*&cursor=" + cursor, "/-/queue?cursor=" + cursor} {
+	for _, bent := range []string{"/-/builds?limit=5&product=Game&cursor=" + cursor, "/-/builds?limit=5&cursor=x" + cursor[1:], "/-/builds?limit=5&cursor=%00", "/-/search?q=game*&cursor=" + cursor, "/-/jobs?cursor=" + cursor} {
 		p.open(s.url + bent)
 		if status, _, _ := s.get(bent, "Accept", "text/html"); status != 400 || !strings.Contains(p.main(), "he cursor does not belong to these filters") {
 			t.Errorf("%s: status %d, the page says %q; want 400 and that the cursor does not fit", bent, status, p.main())
@@ -201,7 +201,7 @@ func TestPaging(t *testing.T) {
 // below every prefix, and the addresses are the pages.
 func TestModuleNames(t *testing.T) {
 	t.Parallel()
-	names := []string{"-", "ui", "api", "tx", "symbols", "search", "login"}
+	names := []string{"-", "ui", "api", "builds", "symbols", "search", "login"}
 	pdb, err := os.ReadFile(testdata + "/pdb/hello-x64.pdb")
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ func TestModuleNames(t *testing.T) {
 	}
 	// Own addresses are pages, but below the prefixes of tools.
 	sym := "/tx/" + pdbID + "/tx.sym"
-	for path, want := range map[string]bool{"/-/tx": true, "/-/tx/1": true, "/-/search?q=tx": true, "/corp/-/tx": true, "/-/tx/" + pdbID + "/tx.sym": false, "/symbols/-/tx": false, "/-/nothing": false} {
+	for path, want := range map[string]bool{"/-/builds": true, "/-/builds/1": true, "/-/search?q=tx": true, "/corp/-/builds": true, "/-/builds/" + pdbID + "/tx.sym": false, "/symbols/-/builds": false, "/-/nothing": false} {
 		if status, h, body := s.get(path, "Accept", "text/html"); (status == 200 && strings.HasPrefix(h.Get("Content-Type"), "text/html") && bytes.Contains(body, []byte("</nav>"))) != want {
 			t.Errorf("GET %s: status %d, %s; a page with status 200: want %v", path, status, h.Get("Content-Type"), want)
 		}
@@ -271,12 +271,12 @@ func TestKeyboardOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, full, "--auth")
 	p := newTab(t)
-	p.open(s.url + "/-/tx/1?limit=5")
+	p.open(s.url + "/-/builds/1?limit=5")
 	p.tabTo("main input[type=password]")
 	p.do(chromedp.KeyEvent(s.token("admin", "--scope", "admin")))
 	p.enter(kb.Enter)
-	if at := p.at(); at != s.url+"/-/tx/1?limit=5" {
-		t.Fatalf("after signing in the browser is at %s, want the page of the transaction", at)
+	if at := p.at(); at != s.url+"/-/builds/1?limit=5" {
+		t.Fatalf("after signing in the browser is at %s, want the page of the build", at)
 	}
 	p.tabTo(`.pager a[rel=next]`)
 	first := eval[[]string](p, rows)
@@ -294,11 +294,11 @@ func TestKeyboardOnly(t *testing.T) {
 	p.enter(kb.Enter)
 	p.tabTo("main button.bad")
 	p.enter(" ")
-	if text := p.main(); !strings.Contains(text, "The transaction was removed.") {
+	if text := p.main(); !strings.Contains(text, "The build was removed.") {
 		t.Errorf("after the removal was confirmed the page says %q, want that", text)
 	}
 	if out := s.run("list", "--json"); regexp.MustCompile(`"number":1,`).MatchString(out) {
-		t.Errorf("transaction 1 is still listed:\n%s", out)
+		t.Errorf("build 1 is still listed:\n%s", out)
 	}
 	p.tabTo(`form[action="/-/logout"] button`)
 	p.enter(" ")

@@ -60,14 +60,14 @@ func TestColdPages(t *testing.T) {
 		return fmt.Sprintf("/game/00112233445566778899AABBCCDDEE%02X1/game.sym", i)
 	}
 	sha := func(i int) string { return fmt.Sprintf("%x", sha256.Sum256(bodies[i])) }
-	object := func(i int) string { return s.url + "/-/object/" + sha(i) }
+	object := func(i int) string { return s.url + "/-/file/" + sha(i) }
 	base := sha(2)
 	for word, c := range map[string]struct {
 		at   string
 		says []string
 		not  string
 	}{
-		"usage": {s.url + "/-/usage", []string{"Cold files", "3 contents", "1 key", "2 deltas"}, "0 keys"},
+		"disk":  {s.url + "/-/disk", []string{"Cold files", "3 contents", "1 key", "2 deltas"}, "0 keys"},
 		"delta": {object(0), []string{"Kept cold", "differences from", base[:8]}, "Made from it"},
 		"key":   {object(2), []string{"Kept cold", "a key: compressed alone", "plain bytes are still there"}, "differences from"},
 		"plain": {object(3), []string{"Has"}, "Kept cold"},

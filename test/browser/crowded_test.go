@@ -106,11 +106,11 @@ func TestCrowded(t *testing.T) {
 	long := longFile + "000.so"
 	all := map[string]string{
 		"long product": "/-/product?p=" + longName, "long version": "/-/version?p=" + longName + "&v=" + longName, "long compare": "/-/version?p=" + longName + "&v=" + longName + "&with=" + longName[:290] + "1",
-		"long tx": "/-/tx/4", "long remove": "/-/tx/5/remove", "long search": "/-/search?q=*.so", "long name search": "/-/search?q=" + long, "nothing": "/-/search?q=" + longName,
+		"long tx": "/-/builds/4", "long remove": "/-/builds/5/remove", "long search": "/-/search?q=*.so", "long name search": "/-/search?q=" + long, "nothing": "/-/search?q=" + longName,
 		"trace build id": "/-/trace?path=" + url.QueryEscape("/buildid/"+fmt.Sprintf("%x", noteELF(0)[136:])+"/executable"), "trace long": "/-/trace?path=" + url.QueryEscape("/"+long+"/"+strings.Repeat("1234567890ABCDEF", 4)+"/"+long),
-		"tokens": "/-/tokens", "audit": "/-/audit", "sign-ins": "/-/signins", "publish": "/-/publish", "not found": "/-/object/" + strings.Repeat("0", 64), "about": "/-/about",
-		"misses": "/-/misses", "upstreams": "/-/upstreams", "queue": "/-/queue", "job": "/-/queue/1", "retention": "/-/retention", "usage": "/-/usage", "products": "/-/products", "txs": "/-/tx", "home": "/",
-		"long object": strings.TrimPrefix(s.object(long), s.url),
+		"tokens": "/-/tokens", "audit": "/-/audit", "sign-ins": "/-/signins", "publish": "/-/publish", "not found": "/-/file/" + strings.Repeat("0", 64), "about": "/-/about",
+		"missing": "/-/missing", "upstreams": "/-/upstreams", "jobs": "/-/jobs", "job": "/-/jobs/1", "retention": "/-/retention", "disk": "/-/disk", "products": "/-/products", "txs": "/-/builds", "home": "/",
+		"long object": strings.TrimPrefix(s.file(long), s.url),
 	}
 	for word, path := range all {
 		p.open(s.url + path)
@@ -183,11 +183,11 @@ func TestErrorPages(t *testing.T) {
 		p.screen(word + "-phone")
 		p.wide()
 	}
-	p.open(s.url + "/-/tx/999")
+	p.open(s.url + "/-/builds/999")
 	check(404, "ot found", "names nothing that you may see")
 	p.open(s.url + "/-/product?p=%22%3E%3Cscript%3E%E2%80%AEgpj")
 	check(404, "ot found")
-	p.open(s.url + "/-/tx?limit=none")
+	p.open(s.url + "/-/builds?limit=none")
 	check(400, "he request is not valid", "he limit is not valid")
 	p.open(s.url + "/-/logout") // a page that takes forms only
 	check(405, "does not support the method")
@@ -222,7 +222,7 @@ func TestErrorPages(t *testing.T) {
 func TestNoBox(t *testing.T) {
 	t.Parallel()
 	s, admin := closed(t)
-	for path := range map[string]bool{"/": true, "/?q=x": true, "/-/": true, "/-/tx": true, "/-/tx/999": true, "/-/queue": true, "/-/tokens": true, "/-/audit": true, "/-/publish": true, "/-/search?q=a": true, "/-/events?topics=queue": true} {
+	for path := range map[string]bool{"/": true, "/?q=x": true, "/-/": true, "/-/builds": true, "/-/builds/999": true, "/-/jobs": true, "/-/tokens": true, "/-/audit": true, "/-/publish": true, "/-/search?q=a": true, "/-/events?topics=queue": true} {
 		status, h, body := s.get(path, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8", "Sec-Fetch-Mode", "navigate")
 		if status == http.StatusUnauthorized || h.Get("WWW-Authenticate") != "" {
 			t.Errorf("GET %s as a browser: status %d, WWW-Authenticate %q; want no box", path, status, h["Www-Authenticate"])

@@ -19,7 +19,7 @@ const symCache = "/v3.1.0/hello-x64.pdb/f9efe0b6-ae75-0039-4c4c-44205044422e/1"
 // answer.
 func (s *site) lease(token string) string {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/-/jobs/lease", strings.NewReader(`{"worker":"w","slots":1,"wait_seconds":0,"abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}]}`))
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/-/work/lease", strings.NewReader(`{"worker":"w","slots":1,"wait_seconds":0,"abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}]}`))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestLive(t *testing.T) {
 	s.lease(worker)                                   // the server knows what the worker makes
 	s.get(strings.TrimSuffix(pdbPath, "pdb") + "sym") // so that there is a list
 	list := newTab(t)
-	list.open(s.url + "/-/queue")
+	list.open(s.url + "/-/jobs")
 	eval[bool](list, `window.stays = true`)
 	s.get(symCache) // nobody makes it until the worker asks again
 	list.until(`document.querySelector("[data-fresh] a")?.textContent === "1 new, show"`)
@@ -81,7 +81,7 @@ func TestLive(t *testing.T) {
 	tabs := []*tab{list, job}
 	for len(tabs) < 10 {
 		p := newTab(t)
-		p.open(s.url + "/-/queue")
+		p.open(s.url + "/-/jobs")
 		tabs = append(tabs, p)
 	}
 	for i, p := range tabs {
@@ -102,7 +102,7 @@ func TestStreamsOfOne(t *testing.T) {
 	var all []*tab
 	for range 4 {
 		p := newTab(t)
-		p.open(s.url + "/-/queue")
+		p.open(s.url + "/-/jobs")
 		p.do(chromedp.WaitReady(chromedp.CSS("main")))
 		eval[bool](p, `(() => { const e = new EventSource("/-/events?topics=upstreams"); e.onopen = () => { window.opened = true; }; return true; })()`)
 		all = append(all, p)
@@ -115,7 +115,7 @@ func TestStreamsOfOne(t *testing.T) {
 	for _, p := range all {
 		p.open(s.url + "/-/search")
 	}
-	p.open(s.url + "/-/queue")
+	p.open(s.url + "/-/jobs")
 	p.do(chromedp.WaitReady(chromedp.CSS("main")))
 	eval[bool](p, `(() => { const e = new EventSource("/-/events?topics=upstreams"); e.onopen = () => { window.opened = true; }; return true; })()`)
 	p.until(`window.opened === true`)

@@ -24,10 +24,10 @@ const (
 )
 
 // object returns the address of the page of an object.
-func (s *site) object(query string) string {
+func (s *site) file(query string) string {
 	s.t.Helper()
 	status, _, body := s.get("/-/search?sort=added&q=" + url.QueryEscape(query))
-	m := regexp.MustCompile(`/-/object/[0-9a-f]{64}`).Find(body)
+	m := regexp.MustCompile(`/-/file/[0-9a-f]{64}`).Find(body)
 	if status != 200 || m == nil {
 		s.t.Fatalf("search %q: status %d, want 200 with a link to an object\n%s", query, status, body)
 	}
@@ -59,10 +59,10 @@ func TestSpellings(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, full)
 	p := newTab(t)
-	want := s.object("hello-x64.pdb")
+	want := s.file("hello-x64.pdb")
 	for _, q := range []string{
 		pdbID, strings.ToLower(pdbID), "F9EFE0B6AE7500394C4C44205044422E", "F9EFE0B6-AE75-0039-4C4C-44205044422E", "{F9EFE0B6-AE75-0039-4C4C-44205044422E}", "{f9efe0b6-ae75-0039-4c4c-44205044422e}",
-		"f9efe0b6-ae75-0039-4c4c-44205044422e-1", "0x" + pdbID, " " + pdbID + " ", pdbPath, "/he" + pdbPath, s.url + pdbPath, "hello-x64.pdb/" + pdbID, strings.TrimPrefix(want, s.url+"/-/object/"),
+		"f9efe0b6-ae75-0039-4c4c-44205044422e-1", "0x" + pdbID, " " + pdbID + " ", pdbPath, "/he" + pdbPath, s.url + pdbPath, "hello-x64.pdb/" + pdbID, strings.TrimPrefix(want, s.url+"/-/file/"),
 	} {
 		p.open(s.url + "/-/search?q=" + url.QueryEscape(q))
 		if got := p.at(); got != want {
@@ -76,9 +76,9 @@ func TestAskedUnder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, full)
 	for _, q := range []string{"hello-x64.pdb", "hello-x64.exe", "libprog.so", "app-arm64"} {
-		page := s.object(q)
+		page := s.file(q)
 		_, _, body := s.get(page)
-		sha := strings.TrimPrefix(page, s.url+"/-/object/")
+		sha := strings.TrimPrefix(page, s.url+"/-/file/")
 		rows := regexp.MustCompile(`(?s)<td class="url"><a href="([^"]+)">.*?</td><td>(?:<a[^>]*>)?([^<]*)`).FindAllSubmatch(body, -1)
 		if len(rows) == 0 {
 			t.Errorf("%s: no address, want some\n%s", q, body)
@@ -249,7 +249,7 @@ func busy(t *testing.T) *site {
 	s.stop() // what was missing is stored then
 	s.serve()
 	s.await("/-/search?q=libapp.so", "in place")
-	s.await("/-/usage", ">away<")
+	s.await("/-/disk", ">away<")
 	return s
 }
 
@@ -257,10 +257,10 @@ func busy(t *testing.T) *site {
 func shown(s *site) map[string]string {
 	return map[string]string{
 		"home": s.url + "/", "search": s.url + "/-/search?q=*.pdb", "search-empty": s.url + "/-/search?q=nothing", "all": s.url + "/-/search",
-		"object": s.object("hello-x64.pdb"), "object-elf": s.object("libprog.so"), "object-sources": s.object("prog-sha1"), "sources": s.object("prog-sha1") + "/sources",
-		"search-in-place": s.url + "/-/search?q=libapp.so", "trace-in-place": s.url + "/-/trace?path=" + url.QueryEscape("/buildid/"+splitID+"/executable"), "txs": s.url + "/-/tx", "tx": s.url + "/-/tx/1",
-		"connect": s.url + "/-/connect", "identify": s.url + "/-/identify", "prefs": s.url + "/-/prefs", "error": s.url + "/-/tx/999",
-		"misses": s.url + "/-/misses", "queue": s.url + "/-/queue", "job": s.url + "/-/queue/1", "upstreams": s.url + "/-/upstreams", "usage": s.url + "/-/usage", "retention": s.url + "/-/retention",
+		"object": s.file("hello-x64.pdb"), "object-elf": s.file("libprog.so"), "object-sources": s.file("prog-sha1"), "sources": s.file("prog-sha1") + "/sources",
+		"search-in-place": s.url + "/-/search?q=libapp.so", "trace-in-place": s.url + "/-/trace?path=" + url.QueryEscape("/buildid/"+splitID+"/executable"), "txs": s.url + "/-/builds", "builds": s.url + "/-/builds/1",
+		"connect": s.url + "/-/connect", "identify": s.url + "/-/identify", "prefs": s.url + "/-/prefs", "error": s.url + "/-/builds/999",
+		"missing": s.url + "/-/missing", "jobs": s.url + "/-/jobs", "job": s.url + "/-/jobs/1", "upstreams": s.url + "/-/upstreams", "disk": s.url + "/-/disk", "retention": s.url + "/-/retention",
 		"trace": s.url + "/-/trace?path=" + url.QueryEscape("/hello-x64.pdb/"+pdbID[:32]+"2/hello-x64.pdb"), "trace-found": s.url + "/-/trace?path=" + url.QueryEscape(pdbPath),
 		"trace-form": s.url + "/-/trace", "trace-wrong": s.url + "/-/trace?path=a%2Fb",
 		"about": s.url + "/-/about", "products": s.url + "/-/products", "product": s.url + "/-/product?p=Game", "version": s.url + "/-/version?p=Game&v=1.9-nightly", "compare": s.url + "/-/version?p=Game&v=1.9-nightly&with=1.8",
@@ -270,8 +270,8 @@ func shown(s *site) map[string]string {
 // shownEmpty are the pages of a depot that holds nothing.
 func shownEmpty(s *site) map[string]string {
 	return map[string]string{
-		"home": s.url + "/", "search": s.url + "/-/search", "txs": s.url + "/-/tx", "misses": s.url + "/-/misses", "queue": s.url + "/-/queue", "upstreams": s.url + "/-/upstreams",
-		"usage": s.url + "/-/usage", "retention": s.url + "/-/retention", "products": s.url + "/-/products",
+		"home": s.url + "/", "search": s.url + "/-/search", "txs": s.url + "/-/builds", "missing": s.url + "/-/missing", "jobs": s.url + "/-/jobs", "upstreams": s.url + "/-/upstreams",
+		"disk": s.url + "/-/disk", "retention": s.url + "/-/retention", "products": s.url + "/-/products",
 	}
 }
 
@@ -281,7 +281,7 @@ func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, full)
 	p := newTab(t)
-	p.open(s.url + "/-/tx/1")
+	p.open(s.url + "/-/builds/1")
 	press := func(keys string) string {
 		p.do(chromedp.KeyEvent(keys))
 		return eval[string](p, `(e => e.className || e.id || e.tagName)(document.activeElement)`)
@@ -314,7 +314,7 @@ func TestKeyboard(t *testing.T) {
 	// The browser is told of a key and of its character one by one: the page cannot swallow the latter.
 	eval[int](p, `document.getElementById("q").value = ""; 0`)
 	p.do(chromedp.SendKeys(chromedp.CSS("#q"), pdbID), chromedp.KeyEvent(kb.Enter))
-	p.until(`location.pathname.startsWith("/-/object/")`)
+	p.until(`location.pathname.startsWith("/-/file/")`)
 }
 
 // TestCopy: the button copies the exact id. On plain HTTP, where pages have no clipboard, it
@@ -323,7 +323,7 @@ func TestCopy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, full, "--host", plainHost)
 	p := newTab(t)
-	p.open(s.object("hello-x64.pdb"))
+	p.open(s.file("hello-x64.pdb"))
 	// The clipboard of a browser without a window cannot be read: what is written to it is noted.
 	eval[int](p, `navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }; 0`)
 	p.do(chromedp.Click(chromedp.CSS(`.pairs .copy`)))
@@ -351,9 +351,9 @@ func TestPreferences(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, full)
 	p := newTab(t)
-	p.open(s.url + "/-/tx/1")
+	p.open(s.url + "/-/builds/1")
 	p.do(chromedp.Click(chromedp.CSS(`.me a:last-of-type`)), chromedp.WaitVisible(chromedp.CSS(`input[value=dark]`)), chromedp.Click(chromedp.CSS(`input[value=dark]`)), chromedp.Click(chromedp.CSS(`main button`)))
-	p.until(`location.pathname === "/-/tx/1" && document.documentElement.dataset.theme === "dark"`)
+	p.until(`location.pathname === "/-/builds/1" && document.documentElement.dataset.theme === "dark"`)
 	if got := eval[string](p, `getComputedStyle(document.body).backgroundColor`); got != "rgb(20, 24, 22)" {
 		t.Errorf("the background is %s, want that of the dark theme", got)
 	}

@@ -16,7 +16,7 @@ func TestPaint(t *testing.T) {
 	s := newSite(t, full)
 	p := newTab(t)
 	call(p, emulation.SetCPUThrottlingRate, emulation.SetCPUThrottlingRateParams{Rate: 4})
-	for word, address := range map[string]string{"home": s.url, "search": s.url + "/-/search", "file": s.object("hello-x64.pdb"), "transaction": s.url + "/-/tx/2", "trace": s.url + "/-/trace?path=" + pdbPath} {
+	for word, address := range map[string]string{"home": s.url, "search": s.url + "/-/search", "file": s.file("hello-x64.pdb"), "build": s.url + "/-/builds/2", "trace": s.url + "/-/trace?path=" + pdbPath} {
 		p.open(address)
 		got := value(p, chromedp.Evaluate[struct {
 			Shift, Paint, Task float64

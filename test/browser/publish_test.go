@@ -85,11 +85,11 @@ func TestPublish(t *testing.T) {
 			t.Fatalf("at %s the form does not name the product of the token", p.at())
 		}
 		p.choose(testdata+"/pdb/hello-x64.pdb", archive(t, "out.zip", "pdb/hello-x64.exe", "elf/libprog.so", "pdb/hello.c"))
-		p.until(`location.pathname.startsWith("/-/tx/") && document.readyState === "complete"`)
+		p.until(`location.pathname.startsWith("/-/builds/") && document.readyState === "complete"`)
 		text := eval[string](p, `document.querySelector("main").innerText`)
 		for _, want := range []string{"The files were published. One file in the archives", "hello-x64.pdb", "hello-x64.exe", "libprog.so", "Fresh", "1.0", "nightly", "anna"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("without a script %v: the page of the transaction lacks %q:\n%s", noScript, want, text)
+				t.Errorf("without a script %v: the page of the build lacks %q:\n%s", noScript, want, text)
 			}
 		}
 		want, err := os.ReadFile(testdata + "/pdb/hello-x64.pdb")
@@ -127,9 +127,9 @@ func TestPublishDecision(t *testing.T) {
 				p.until(`location.search.startsWith("?stage=") && document.readyState === "complete"`)
 			}
 		}
-		p.until(`location.pathname.startsWith("/-/tx/") && document.readyState === "complete"`)
+		p.until(`location.pathname.startsWith("/-/builds/") && document.readyState === "complete"`)
 		if text := eval[string](p, `document.querySelector("main").innerText`); !strings.Contains(text, "hello-x64.pdb") || strings.Contains(text, "hello.c") {
-			t.Errorf("without a script %v: the page of the transaction: want the PDB alone:\n%s", noScript, text)
+			t.Errorf("without a script %v: the page of the build: want the PDB alone:\n%s", noScript, text)
 		}
 	}
 }

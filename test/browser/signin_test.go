@@ -55,7 +55,7 @@ func TestClosedServer(t *testing.T) {
 	t.Parallel()
 	s, admin := closed(t)
 	p := newTab(t)
-	p.open(s.url + "/-/tx/2")
+	p.open(s.url + "/-/builds/2")
 	if at := p.at(); !strings.HasPrefix(at, s.url+"/-/login?next=") || !eval[bool](p, `document.querySelector("main input[type=password]")!==null`) {
 		t.Fatalf("the closed server shows %s, want the page for signing in", at)
 	}
@@ -64,8 +64,8 @@ func TestClosedServer(t *testing.T) {
 		t.Errorf("a wrong token: the page says %q, want that it is wrong", text)
 	}
 	p.fill("main form", map[string]string{"password": admin})
-	if at := p.at(); at != s.url+"/-/tx/2" {
-		t.Errorf("after signing in the browser is at %s, want %s/-/tx/2", at, s.url)
+	if at := p.at(); at != s.url+"/-/builds/2" {
+		t.Errorf("after signing in the browser is at %s, want %s/-/builds/2", at, s.url)
 	}
 	eval[bool](p, `(()=>{window.leaving=true;document.querySelector('form[action="/-/logout"] button').click();return true})()`)
 	p.until(`!window.leaving && location.pathname==="/-/login"`)
@@ -177,7 +177,7 @@ func TestRevokedToken(t *testing.T) {
 	if at := p.at(); at != s.url+"/" {
 		t.Fatalf("signing in with the token leads to %s, want the root", at)
 	}
-	for _, path := range []string{"/", "/-/search?q=hello*", "/-/tx", "/-/tokens", "/-/signins"} {
+	for _, path := range []string{"/", "/-/search?q=hello*", "/-/builds", "/-/tokens", "/-/signins"} {
 		p.open(s.url + path)
 		if at := p.at(); strings.Contains(at, token) || strings.Contains(at, "login") {
 			t.Errorf("%s leads to %s, want the page without the token", path, at)
@@ -187,7 +187,7 @@ func TestRevokedToken(t *testing.T) {
 	begun := time.Now()
 	s.run("token", "revoke", id(t, s, "guest"))
 	for {
-		p.open(s.url + "/-/tx")
+		p.open(s.url + "/-/builds")
 		if strings.Contains(p.at(), "/-/login") {
 			break
 		}

@@ -98,7 +98,7 @@ func TestProxyStory(t *testing.T) {
 	if text := p.main(); !strings.Contains(strings.ReplaceAll(text, "\u200b", ""), pdbID) {
 		t.Errorf("the page of the file says %q, want its id", text)
 	}
-	p.open(s.url + "/-/misses")
+	p.open(s.url + "/-/missing")
 	if text := p.main(); !strings.Contains(text, "ntdll.pdb") || strings.Contains(text, "hello-x64.pdb") {
 		t.Errorf("the page of missing files says %q, want ntdll.pdb alone", text)
 	}
@@ -216,7 +216,7 @@ func TestPackageStory(t *testing.T) {
 		t.Errorf("the base URL lists %q, want Lib and Native, and not what was rejected", text)
 	}
 	for name, want := range map[string][]byte{"Fable.Cli.pdb": ppdb, "hello-x64.pdb": pdb} {
-		page := s.object(name)
+		page := s.file(name)
 		p.open(page)
 		links := eval[[]string](p, `[...document.querySelectorAll("td.url a")].filter(a => a.closest("tr").innerText.includes("served")).map(a => a.href)`)
 		sum := sha256.Sum256(want)

@@ -51,7 +51,7 @@ func TestAddAsleep(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	symtest.Await(t, time.Minute, "a stop outside of a write transaction", func() bool {
+	symtest.Await(t, time.Minute, "a stop outside of a write build", func() bool {
 		if err := cmd.Process.Signal(signalStop); err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestAddAsleep(t *testing.T) {
 		return false
 	})
 	if n := count("SELECT count(*) FROM tx"); n != 1 {
-		t.Fatalf("%d transactions when the add was stopped, want 1: the test proves nothing", n)
+		t.Fatalf("%d builds when the add was stopped, want 1: the test proves nothing", n)
 	}
 	uploads := count("SELECT count(*) FROM upload WHERE done = 1")
 	symtest.Await(t, time.Minute, "the uploads to be given up", func() bool {
@@ -88,8 +88,8 @@ func TestAddAsleep(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("add: %v\n%s", err, out.String())
 	}
-	if !strings.HasPrefix(out.String(), "transaction 2") {
-		t.Errorf("add: %s, want transaction 2", out.String())
+	if !strings.HasPrefix(out.String(), "build 2") {
+		t.Errorf("add: %s, want build 2", out.String())
 	}
 	for _, i := range []int{0, files - 1} {
 		b.Must(t, "find", commandtest.SymID(2, i))

@@ -262,8 +262,8 @@ func TestVerifyDeep(t *testing.T) {
 	}
 	for _, args := range [][]string{{"verify", "--deep", "--rows"}, {"verify", "--deep"}, {"verify"}} {
 		code, out := b.Run(t, args...)
-		if code != command.ExitNo || strings.Count("\n"+out, "\nfault:") != 1 || !strings.Contains(out, "of transaction 1 (Game 1.2)") || !strings.Contains(out, "verify --repair, then add") {
-			t.Errorf("%v: exit %d\n%swant one fault with the product and the transaction", args, code, out)
+		if code != command.ExitNo || strings.Count("\n"+out, "\nfault:") != 1 || !strings.Contains(out, "of build 1 (Game 1.2)") || !strings.Contains(out, "verify --repair, then add") {
+			t.Errorf("%v: exit %d\n%swant one fault with the product and the build", args, code, out)
 		}
 	}
 	if code, out := b.Run(t, "verify", "--repair", "--rows", "--deep"); code != command.ExitNo || !strings.Contains(out, "to get it back: add a file") {
@@ -272,7 +272,7 @@ func TestVerifyDeep(t *testing.T) {
 	if code, out := b.Run(t, "verify"); code != command.ExitNo || strings.Count("\n"+out, "\nfault:") != 1 {
 		t.Errorf("verify after the repair: exit %d\n%swant one fault", code, out)
 	}
-	if out := b.Must(t, "add", src); !strings.Contains(out, "restored       1 object") {
+	if out := b.Must(t, "add", src); !strings.Contains(out, "restored       1 file") {
 		t.Errorf("add: %s, want one restored object", out)
 	}
 	if out := b.Must(t, "verify", "--deep", "--json"); !strings.Contains(out, `"objects":4`) || strings.Contains(out, `"unknown"`) {

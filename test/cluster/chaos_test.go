@@ -265,7 +265,7 @@ func (c *chaos) check(node int, k *chaosKey) {
 	case status == 200 && sum != k.sum:
 		c.t.Errorf("node %d: GET %s: wrong bytes", node, k.path)
 	case status == 404 && before == keyKept && after == keyKept:
-		c.t.Errorf("node %d: GET %s: 404 from %s to %s, want 200: its transaction was acknowledged before", node, k.path, start.Format(time.StampMilli), time.Now().Format(time.StampMilli))
+		c.t.Errorf("node %d: GET %s: 404 from %s to %s, want 200: its build was acknowledged before", node, k.path, start.Format(time.StampMilli), time.Now().Format(time.StampMilli))
 	case status == 200 && before == keyRemoved && after == keyRemoved:
 		c.t.Errorf("node %d: GET %s: 200 from %s to %s, want 404: its removal was acknowledged before", node, k.path, start.Format(time.StampMilli), time.Now().Format(time.StampMilli))
 	case status != 200 && status != 404:
@@ -365,7 +365,7 @@ func (c *chaos) sound(primary *pgtest.Server, database string) {
 	comments := map[int]string{}
 	for line := range strings.Lines(c.must("list", "--all", "--json")) {
 		var tx struct {
-			Number  int `json:"transaction"`
+			Number  int `json:"build"`
 			Comment string
 		}
 		if err := json.Unmarshal([]byte(line), &tx); err != nil {
@@ -376,12 +376,12 @@ func (c *chaos) sound(primary *pgtest.Server, database string) {
 	slices.Sort(numbers)
 	for i, n := range numbers {
 		if n != i+1 {
-			t.Fatalf("the transaction numbers have a hole before %d, want every number", n)
+			t.Fatalf("the build numbers have a hole before %d, want every number", n)
 		}
 	}
 	for tag, n := range c.tags {
 		if comments[n] != tag && !c.lost[tag] {
-			t.Errorf("transaction %d was acknowledged for %s; its comment is %q, want the same", n, tag, comments[n])
+			t.Errorf("build %d was acknowledged for %s; its comment is %q, want the same", n, tag, comments[n])
 		}
 	}
 	// Bytes are right through every node.
@@ -405,7 +405,7 @@ func (c *chaos) sound(primary *pgtest.Server, database string) {
 	if out := c.must("verify"); !strings.HasPrefix(out, "clean: ") {
 		t.Errorf("verify: %s, want %q at the beginning", out, "clean: ")
 	}
-	t.Logf("%d transactions, %d of them acknowledged, %d files; %d requests, %d without an answer", len(numbers), len(c.tags), len(c.keys), c.reads.Load(), c.refused.Load())
+	t.Logf("%d builds, %d of them acknowledged, %d files; %d requests, %d without an answer", len(numbers), len(c.tags), len(c.keys), c.reads.Load(), c.refused.Load())
 }
 
 // soundStore compares the rows of places with the objects of the store. The servers
@@ -722,7 +722,7 @@ func TestNodesFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.add([]*chaosKey{k}, shared) == 0 {
-		t.Fatal("the first add has no transaction, want one")
+		t.Fatal("the first add has no build, want one")
 	}
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -770,7 +770,7 @@ func TestNodesFailover(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.add([]*chaosKey{gone}, dir) == 0 {
-					t.Fatal("an add before the failover has no transaction, want one")
+					t.Fatal("an add before the failover has no build, want one")
 				}
 				for i, n := range c.nodes { // all servers have it in memory
 					for range 2 {
@@ -815,7 +815,7 @@ func TestNodesFailover(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.add([]*chaosKey{k}, dir) == 0 {
-				t.Fatal("an add after the failover has no transaction, want one")
+				t.Fatal("an add after the failover has no build, want one")
 			}
 			for i, n := range c.nodes {
 				if status, _ := n.Get(t.Context(), k.path); status == 404 {

@@ -39,7 +39,7 @@ func collected(t *testing.T, list string, product string) map[string][]int {
 	for dec := json.NewDecoder(strings.NewReader(list)); dec.More(); {
 		var tx struct {
 			Product, Version, Class string
-			Objects                 int
+			Objects                 int `json:"files"`
 			Collecting              bool
 		}
 		if err := dec.Decode(&tx); err != nil {
@@ -48,7 +48,7 @@ func collected(t *testing.T, list string, product string) map[string][]int {
 		if tx.Product == product {
 			all[tx.Version+"/"+tx.Class] = append(all[tx.Version+"/"+tx.Class], tx.Objects)
 			if !tx.Collecting {
-				t.Errorf("the transaction of %s %s %s does not collect any more", tx.Product, tx.Version, tx.Class)
+				t.Errorf("the build of %s %s %s does not collect any more", tx.Product, tx.Version, tx.Class)
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func TestCollectUploads(t *testing.T) {
 	}
 	_, list, _ := commandtest.Symdepot(t, env["SYMDEPOT_DEPOT"], "list", "--json")
 	if got := fmt.Sprint(collected(t, list, "Game")); got != fmt.Sprintf("map[1/:[%d] 1/nightly:[1]]", files+2) {
-		t.Errorf("transactions of Game by version and class, with their objects: %s; want one of %d and one of 1", got, files+2)
+		t.Errorf("builds of Game by version and class, with their objects: %s; want one of %d and one of 1", got, files+2)
 	}
 }
 
@@ -165,6 +165,6 @@ func TestNodesCollect(t *testing.T) {
 	call("Upload/"+id, "", elf, "")
 	call("UploadFinished", "application/json", fmt.Appendf(nil, `{"gnuBuildId":%q}`, id), "{}")
 	if got := fmt.Sprint(collected(t, c.Run(t, "list", "--json"), "app")); got != fmt.Sprintf("map[1/:[%d]]", files+1) {
-		t.Errorf("transactions of app by version and class, with their objects: %s; want one of %d", got, files+1)
+		t.Errorf("builds of app by version and class, with their objects: %s; want one of %d", got, files+1)
 	}
 }

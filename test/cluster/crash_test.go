@@ -100,11 +100,11 @@ func TestKilledAdds(t *testing.T) {
 	txs := transactions(t, depot)
 	for n, objects := range txs {
 		if objects != files {
-			t.Errorf("transaction %d has %d objects instead of %d", n, objects, files)
+			t.Errorf("build %d has %d objects instead of %d", n, objects, files)
 		}
 	}
 	if len(txs) < len(committed) {
-		t.Errorf("the depot has %d transactions, want at least the %d that were reported", len(txs), len(committed))
+		t.Errorf("the depot has %d builds, want at least the %d that were reported", len(txs), len(committed))
 	}
 	for round := range committed {
 		for _, i := range []int{0, files - 1} {
@@ -153,11 +153,11 @@ func TestConcurrentAdds(t *testing.T) {
 	wg.Wait()
 	txs := transactions(t, depot)
 	if len(txs) != procs {
-		t.Errorf("%d transactions instead of %d", len(txs), procs)
+		t.Errorf("%d builds instead of %d", len(txs), procs)
 	}
 	for n := int64(1); n <= int64(procs); n++ {
 		if txs[n] != files {
-			t.Errorf("transaction %d has %d objects instead of %d", n, txs[n], files)
+			t.Errorf("build %d has %d objects instead of %d", n, txs[n], files)
 		}
 	}
 	if code, out, _ := commandtest.Symdepot(t, depot, "verify"); code != 0 {

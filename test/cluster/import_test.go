@@ -97,17 +97,17 @@ func TestKilledImport(t *testing.T) {
 		t.Fatalf("exit %d, want 0: %s", code, errs)
 	}
 	sum := lastLine(t, out)
-	if sum["transactions"] != float64(txs-before) || sum["here_already"] != float64(before) {
+	if sum["builds"] != float64(txs-before) || sum["here_already"] != float64(before) {
 		t.Errorf("after %d of %d: %v; want the rest imported and %d found in the depot", before, txs, sum, before)
 	}
 	got := transactions(t, depot)
 	for n, objects := range got {
 		if objects != each {
-			t.Errorf("transaction %d has %d objects, want %v", n, objects, each)
+			t.Errorf("build %d has %d objects, want %v", n, objects, each)
 		}
 	}
 	if len(got) != txs {
-		t.Errorf("%d transactions, want %v", len(got), txs)
+		t.Errorf("%d builds, want %v", len(got), txs)
 	}
 	if code, out, _ := commandtest.Symdepot(t, depot, "verify"); code != 0 || !strings.HasPrefix(out, "clean") {
 		t.Errorf("verify: exit %d, want 0 and %q at the beginning: %s", code, "clean", out)
@@ -155,6 +155,6 @@ func TestTwoImports(t *testing.T) {
 		}
 	}
 	if got := transactions(t, depot); len(got) != 12 {
-		t.Errorf("transactions: %v, want length 12", got)
+		t.Errorf("builds: %v, want length 12", got)
 	}
 }

@@ -126,7 +126,7 @@ func TestKilledMigrations(t *testing.T) {
 	same := func(t *testing.T, depot, blobs string) {
 		t.Helper()
 		if got := describe(t, depot, blobs); got != want {
-			t.Errorf("transactions and exported files of %s:\n%swant those of the first depot:\n%s", depot, got, want)
+			t.Errorf("builds and exported files of %s:\n%swant those of the first depot:\n%s", depot, got, want)
 		}
 	}
 	verify := func(t *testing.T, depot, blobs string) {

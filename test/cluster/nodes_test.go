@@ -17,7 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
-var transactionLine = regexp.MustCompile(`^transaction (\d+)`)
+var transactionLine = regexp.MustCompile(`^build (\d+)`)
 
 // TestNodes adds and removes through commands while three servers on one
 // PostgreSQL database and one bucket answer: when a command returns, every
@@ -81,7 +81,7 @@ func TestNodesStorm(t *testing.T) {
 				out, err := c.Command(t.Context(), "add", shared, own).Output()
 				m := transactionLine.FindStringSubmatch(string(out))
 				if err != nil || m == nil {
-					t.Errorf("add: %v\n%s\nwant success and the number of the transaction", err, out)
+					t.Errorf("add: %v\n%s\nwant success and the number of the build", err, out)
 					return
 				}
 				n, _ := strconv.Atoi(m[1])
@@ -90,7 +90,7 @@ func TestNodesStorm(t *testing.T) {
 				mu.Unlock()
 				for _, p := range paths {
 					if got := c.Statuses(t, p); !slices.Equal(got, []int{200, 200, 200}) {
-						t.Errorf("GET %s after transaction %d: %v, want 200 from each server", p, n, got)
+						t.Errorf("GET %s after build %d: %v, want 200 from each server", p, n, got)
 					}
 				}
 				if rng.IntN(3) == 0 && r+1 < rounds {
@@ -111,7 +111,7 @@ func TestNodesStorm(t *testing.T) {
 	slices.Sort(numbers)
 	for i, n := range numbers {
 		if n != i+1 {
-			t.Fatalf("transaction numbers %v have a gap or a repetition at %d", numbers, i+1)
+			t.Fatalf("build numbers %v have a gap or a repetition at %d", numbers, i+1)
 		}
 	}
 	for p := range kept {
@@ -167,7 +167,7 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("the old depot after the migration: %v, want an error and %q in the output\n%s", err, "was moved to postgres://", out)
 	}
 	if got := must(database, bucket, "list", "--all", "--json"); got != want {
-		t.Errorf("transactions in PostgreSQL:\n%swant\n%s", got, want)
+		t.Errorf("builds in PostgreSQL:\n%swant\n%s", got, want)
 	}
 	if out := must(database, bucket, "verify"); !strings.HasPrefix(out, "clean: 20 contents") {
 		t.Errorf("verify in PostgreSQL: %s, want %q at the beginning", out, "clean: 20 contents")
@@ -177,7 +177,7 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("the database after the migration back: %v, want an error and %q in the output\n%s", err, "was moved", out)
 	}
 	if got := must(back, "", "list", "--all", "--json"); got != want {
-		t.Errorf("transactions back in a folder:\n%swant\n%s", got, want)
+		t.Errorf("builds back in a folder:\n%swant\n%s", got, want)
 	}
 	s := commandtest.ServeDepot(t, back, "--quiet")
 	for _, p := range paths {
@@ -190,7 +190,7 @@ func TestMigrate(t *testing.T) {
 	if got := must(old, "", "list", "--all", "--json"); got != want {
 		t.Errorf("the first depot after unmove:\n%swant\n%s", got, want)
 	}
-	if out := must(old, "", "add", "-p", "R", src); !strings.HasPrefix(out, "transaction 3") {
-		t.Errorf("add after unmove: %s, want transaction 3", out)
+	if out := must(old, "", "add", "-p", "R", src); !strings.HasPrefix(out, "build 3") {
+		t.Errorf("add after unmove: %s, want build 3", out)
 	}
 }

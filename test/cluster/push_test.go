@@ -89,13 +89,13 @@ func TestPushKilled(t *testing.T) {
 		if left.Load() > 0 {
 			<-victims
 			if err != nil || strings.Count(list, "app") != 1 {
-				t.Errorf("the last push: %v, the list:\n%s\nwant one transaction of app", err, list)
+				t.Errorf("the last push: %v, the list:\n%s\nwant one build of app", err, list)
 			}
 			break
 		}
 		// The server may have committed before the client was killed.
 		if n := strings.Count(list, "app"); n > 1 {
-			t.Fatalf("killed at request %d: %d transactions of app, want at most one:\n%s", at, n, list)
+			t.Fatalf("killed at request %d: %d builds of app, want at most one:\n%s", at, n, list)
 		}
 		if at > 100 {
 			t.Fatal("the push has more than 100 requests")
@@ -103,7 +103,7 @@ func TestPushKilled(t *testing.T) {
 	}
 	left.Store(0)
 	if out := must("push", "--server", address, "--product", "app", "--version", "1", "--json", "../../testdata/pdb", "../../testdata/elf"); !strings.Contains(out, `"again":true`) || !strings.Contains(out, `"sent_bytes":0`) {
-		t.Errorf("the rerun: %s\nwant nothing sent, and the same transaction", out)
+		t.Errorf("the rerun: %s\nwant nothing sent, and the same build", out)
 	}
 	must("verify")
 }

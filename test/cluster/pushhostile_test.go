@@ -95,7 +95,7 @@ func TestHostilePush(t *testing.T) {
 		t.Errorf("the server had %.0f MiB of memory, want at most 200", peak)
 	}
 	if list := transactions(t, p.Dir); len(list) != 1 {
-		t.Errorf("%d transactions, want that of the beginning", len(list))
+		t.Errorf("%d builds, want that of the beginning", len(list))
 	}
 	// The stage is still good.
 	if status, text := p.Put(t, id, body, bytes.NewReader(body)); status != 201 {

@@ -60,7 +60,7 @@ func TestKilledPushes(t *testing.T) {
 		}
 		return cmd
 	}
-	number := regexp.MustCompile(`"transaction":(\d+)`)
+	number := regexp.MustCompile(`"build":(\d+)`)
 	finish := func(round int, out []byte, err error) {
 		t.Helper()
 		m := number.FindSubmatch(out)
@@ -68,11 +68,11 @@ func TestKilledPushes(t *testing.T) {
 			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 				err = fmt.Errorf("%w: %s", err, exit.Stderr)
 			}
-			t.Fatalf("round %d: push: %v\n%s\nwant a transaction", round, err, out)
+			t.Fatalf("round %d: push: %v\n%s\nwant a build", round, err, out)
 		}
 		n, _ := strconv.ParseInt(string(m[1]), 10, 64)
 		if want[n] != 0 {
-			t.Fatalf("round %d: transaction %d, which an earlier push made, want a new one", round, n)
+			t.Fatalf("round %d: build %d, which an earlier push made, want a new one", round, n)
 		}
 		want[n] = files
 		if round%3 == 0 {
@@ -122,7 +122,7 @@ func TestKilledPushes(t *testing.T) {
 			list := transactions(t, p.Dir)
 			for n, objects := range list {
 				if want[n] == 0 && objects < files {
-					t.Fatalf("round %d: transaction %d has %d files after the client was killed, want all or none", round, n, objects)
+					t.Fatalf("round %d: build %d has %d files after the client was killed, want all or none", round, n, objects)
 				}
 			}
 			out, rerr := p.Command(t, cmd.Args[1:]...).Output()
@@ -133,7 +133,7 @@ func TestKilledPushes(t *testing.T) {
 		if round%5 == 0 {
 			out := p.Must(t, cmd.Args[1:]...)
 			if !strings.Contains(out, `"sent_bytes":0,`) || len(transactions(t, p.Dir)) != len(want) {
-				t.Errorf("round %d: a rerun: %s\nwant nothing sent and no second transaction", round, out)
+				t.Errorf("round %d: a rerun: %s\nwant nothing sent and no second build", round, out)
 			}
 		}
 		if err := os.RemoveAll(filepath.Join(src, fmt.Sprint(round))); err != nil {
@@ -143,11 +143,11 @@ func TestKilledPushes(t *testing.T) {
 	t.Logf("%d servers and %d clients were killed in %d pushes", killed[true], killed[false], round)
 	got := transactions(t, p.Dir)
 	if len(got) != len(want) {
-		t.Errorf("%d transactions, want %d", len(got), len(want))
+		t.Errorf("%d builds, want %d", len(got), len(want))
 	}
 	for n, objects := range want {
 		if got[n] != objects {
-			t.Errorf("transaction %d has %d objects, want %d", n, got[n], objects)
+			t.Errorf("build %d has %d objects, want %d", n, got[n], objects)
 		}
 	}
 	if out := p.Must(t, "verify"); !strings.HasPrefix(out, "clean: ") {
@@ -227,13 +227,13 @@ func TestPushAgents(t *testing.T) {
 	var numbers []int64
 	for i, r := range first {
 		if list[r.Transaction] != own+shared || slices.Contains(numbers, r.Transaction) {
-			t.Errorf("agent %d: transaction %d with %d files, want one of its own with %d", i, r.Transaction, list[r.Transaction], own+shared)
+			t.Errorf("agent %d: build %d with %d files, want one of its own with %d", i, r.Transaction, list[r.Transaction], own+shared)
 		}
 		numbers = append(numbers, r.Transaction)
 	}
 	for i, r := range run() {
 		if r.Transaction != first[i].Transaction || r.SentBytes != 0 || !r.Again {
-			t.Errorf("rerun of agent %d: %+v; want nothing sent and transaction %d", i, r.PushCommitted, first[i].Transaction)
+			t.Errorf("rerun of agent %d: %+v; want nothing sent and build %d", i, r.PushCommitted, first[i].Transaction)
 		}
 	}
 	text := p.Metrics(t, all)

@@ -102,10 +102,10 @@ func TestPushManyFiles(t *testing.T) {
 	again := p.Must(t, "push", "--product", "app", "--version", "1", "--json", src)
 	t.Logf("200,000 files: %.1f s, again %.1f s; peak of the server %.0f MiB", first.Seconds(), time.Since(start).Seconds(), peak)
 	if !strings.Contains(again, `"sent_bytes":0,`) || len(transactions(t, p.Dir)) != 2 {
-		t.Errorf("a rerun: %s\nwant nothing sent and no second transaction", last(again))
+		t.Errorf("a rerun: %s\nwant nothing sent and no second build", last(again))
 	}
 	if got := transactions(t, p.Dir)[2]; got != files {
-		t.Errorf("the transaction has %d objects, want %d", got, files)
+		t.Errorf("the build has %d objects, want %d", got, files)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestNodesKilledClients(t *testing.T) {
 		cmd.Env = append(os.Environ(), "HOME="+src, "SYMDEPOT_SERVER="+b.URL, "SYMDEPOT_TOKEN="+token)
 		return cmd
 	}
-	number := regexp.MustCompile(`"transaction":(\d+)`)
+	number := regexp.MustCompile(`"build":(\d+)`)
 	seen := map[string]bool{}
 	span, killed := 3*time.Second, 0
 	for round := 1; round <= rounds; round++ {
@@ -160,7 +160,7 @@ func TestNodesKilledClients(t *testing.T) {
 			<-ended
 			killed++
 			if out := c.Run(t, "list", "--product", "app"); strings.Count(out, "app") > round {
-				t.Fatalf("round %d: %s\nwant one transaction a round", round, out)
+				t.Fatalf("round %d: %s\nwant one build a round", round, out)
 			}
 		}
 		timer.Stop()
@@ -170,7 +170,7 @@ func TestNodesKilledClients(t *testing.T) {
 			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 				err = fmt.Errorf("%w: %s", err, exit.Stderr)
 			}
-			t.Fatalf("round %d: a rerun: %v\n%s\nwant a transaction of its own with %d files", round, err, last(string(out)), files+1)
+			t.Fatalf("round %d: a rerun: %v\n%s\nwant a build of its own with %d files", round, err, last(string(out)), files+1)
 		}
 		seen[string(m[1])] = true
 		if err := os.RemoveAll(dir); err != nil {
@@ -179,7 +179,7 @@ func TestNodesKilledClients(t *testing.T) {
 	}
 	t.Logf("%d clients were killed in %d rounds", killed, rounds)
 	if out := c.Run(t, "list", "--product", "app"); strings.Count(out, "app") != rounds {
-		t.Errorf("list: %s, want %d transactions", out, rounds)
+		t.Errorf("list: %s, want %d builds", out, rounds)
 	}
 	if out := c.Run(t, "verify"); !strings.HasPrefix(out, "clean: ") {
 		t.Errorf("verify: %s, want clean", out)

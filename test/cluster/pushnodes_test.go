@@ -80,7 +80,7 @@ func TestNodesPush(t *testing.T) {
 		_ = owner.Cmd.Wait()
 		c.Killed[owner] = true
 		if err != nil || r.Files != small+1 || r.Transaction <= last {
-			t.Fatalf("round %d, killed after %v: %+v, %v; want a transaction of %d files", round, after, r, err, small+1)
+			t.Fatalf("round %d, killed after %v: %+v, %v; want a build of %d files", round, after, r, err, small+1)
 		}
 		last = r.Transaction
 		b.Mu.Lock()
@@ -106,7 +106,7 @@ func TestNodesPush(t *testing.T) {
 		}
 	}
 	if out := c.Run(t, "list", "--product", "app"); strings.Count(out, "app") != rounds+1 {
-		t.Errorf("list: %s, want %d transactions", out, rounds+1)
+		t.Errorf("list: %s, want %d builds", out, rounds+1)
 	}
 	if out := c.Run(t, "verify"); !strings.HasPrefix(out, "clean: ") {
 		t.Errorf("verify: %s, want clean", out)

@@ -32,8 +32,8 @@ func TestSignInNodes(t *testing.T) {
 	}
 	in := func(p *commandtest.Person, node int) bool {
 		t.Helper()
-		_, where, _ := p.Open(c.Nodes[node].URL+"/-/tx", nil) // the cookie of an address counts on all its ports
-		return where.Path == "/-/tx"
+		_, where, _ := p.Open(c.Nodes[node].URL+"/-/builds", nil) // the cookie of an address counts on all its ports
+		return where.Path == "/-/builds"
 	}
 	out := func(what string, p *commandtest.Person, end func()) {
 		t.Helper()

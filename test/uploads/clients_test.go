@@ -191,9 +191,9 @@ func sendBundle(r *run, files []file) ([]answer, error) {
 		return all(files, answer{fate: refused, why: err.Error()}), nil
 	}
 	// The bundle is told of as a whole.
-	var sum struct{ Transactions, Before, Refused, Missing int }
-	if err := json.Unmarshal([]byte(out), &sum); err != nil || sum.Transactions+sum.Before != 1 || sum.Refused+sum.Missing > 0 {
-		r.wrong("import of a bundle: %s, %v; want one transaction, and no file refused or missing", out, err)
+	var sum struct{ Builds, Before, Refused, Missing int }
+	if err := json.Unmarshal([]byte(out), &sum); err != nil || sum.Builds+sum.Before != 1 || sum.Refused+sum.Missing > 0 {
+		r.wrong("import of a bundle: %s, %v; want one build, and no file refused or missing", out, err)
 	}
 	z, err := zip.OpenReader(archive)
 	if err != nil {

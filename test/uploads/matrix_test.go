@@ -374,8 +374,8 @@ func (c *cell) checkContents(t *testing.T, e *expectation, g *given) {
 			extra = append(extra, at+" "+sum.String()[:12])
 		}
 	}
-	few(t, lost, "%d files were accepted and are in no transaction of the product: %s")
-	few(t, extra, "%d files are in a transaction of the product and were not accepted: %s")
+	few(t, lost, "%d files were accepted and are in no build of the product: %s")
+	few(t, extra, "%d files are in a build of the product and were not accepted: %s")
 }
 
 // checkTrees: the exported trees have the files at their paths.

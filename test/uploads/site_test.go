@@ -255,7 +255,7 @@ func (s *site) give(ctx context.Context) (*given, error) {
 	args := []string{"bundle", "--depot", s.depot, filepath.Join(s.dir, "all.zip")}
 	for dec := json.NewDecoder(strings.NewReader(list)); ; {
 		var tx struct {
-			Transaction int64
+			Transaction int64 `json:"build"`
 			Product     string
 		}
 		if err := dec.Decode(&tx); errors.Is(err, io.EOF) {

@@ -748,7 +748,7 @@ func (r *run) publish(files []file, parts []any) ([]answer, error) {
 		return nil, err
 	}
 	to := h.Get("Location")
-	if status == http.StatusSeeOther && strings.HasPrefix(to, "/-/tx/") {
+	if status == http.StatusSeeOther && strings.HasPrefix(to, "/-/builds/") {
 		return all(files, answer{fate: accepted}), nil
 	}
 	var id string
@@ -778,7 +778,7 @@ func (r *run) publish(files []file, parts []any) ([]answer, error) {
 		}
 	}
 	status, text, h, err = r.do(http.MethodPost, "/-/publish/decide", strings.NewReader(url.Values{"act": {"publish"}, "stage": {id}}.Encode()), "Content-Type", "application/x-www-form-urlencoded")
-	if err == nil && (status != http.StatusSeeOther || !strings.HasPrefix(h.Get("Location"), "/-/tx/")) {
+	if err == nil && (status != http.StatusSeeOther || !strings.HasPrefix(h.Get("Location"), "/-/builds/")) {
 		r.wrong("the form: decide: status %d %s", status, text)
 	}
 	return out, err

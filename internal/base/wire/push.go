@@ -68,12 +68,12 @@ type PushSpec struct {
 	Key string `json:"key,omitempty"`
 	// Join: several clients push into the stage.
 	Join  bool       `json:"join,omitempty"`
-	Build *PushBuild `json:"build,omitempty"`
+	CIJob *PushCIJob `json:"ci_job,omitempty"`
 }
 
-// PushBuild says what made the files. The server records it as the client's
+// PushCIJob says what made the files. The server records it as the client's
 // claim.
-type PushBuild struct {
+type PushCIJob struct {
 	CI      string `json:"ci,omitempty"`
 	URL     string `json:"url,omitempty"`
 	Commit  string `json:"commit,omitempty"`
@@ -103,7 +103,7 @@ type PushState struct {
 	Got         int64     `json:"got"`
 	Refused     int64     `json:"refused"`
 	Missing     []string  `json:"missing,omitempty"` // SHA-256, 1,000 at most
-	Transaction int64     `json:"transaction,omitempty"`
+	Transaction int64     `json:"build,omitempty"`
 }
 
 // PushEntry is one file of a push.
@@ -150,7 +150,7 @@ type PushCommit struct {
 
 // PushCommitted is the result of a commit.
 type PushCommitted struct {
-	Transaction int64 `json:"transaction"`
+	Transaction int64 `json:"build"`
 	Again       bool  `json:"again,omitempty"` // the transaction existed before
 	Files       int64 `json:"files"`
 	KnownBytes  int64 `json:"known_bytes"`

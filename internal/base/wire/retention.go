@@ -20,10 +20,10 @@ const (
 	RulesPath        = APIPath + "/retention/rules"
 	RunsPath         = APIPath + "/retention/runs"
 	PlansPath        = APIPath + "/plans"
-	TransactionsPath = APIPath + "/transactions"
-	UsagePath        = APIPath + "/usage"
-	ObjectsPath      = APIPath + "/objects"
-	MissesPath       = APIPath + "/misses"
+	TransactionsPath = APIPath + "/builds"
+	UsagePath        = APIPath + "/disk"
+	ObjectsPath      = APIPath + "/files"
+	MissesPath       = APIPath + "/missing"
 	JobsListPath     = APIPath + "/jobs"
 	ServedPath       = APIPath + "/served"
 )
@@ -43,8 +43,8 @@ const (
 
 // PlanSpec asks for a plan.
 type PlanSpec struct {
-	Kind        string `json:"kind,omitempty"`        // empty: PlanRetention
-	Transaction int64  `json:"transaction,omitempty"` // of PlanRemove
+	Kind        string `json:"kind,omitempty"`  // empty: PlanRetention
+	Transaction int64  `json:"build,omitempty"` // of PlanRemove
 	// Grace and EmptyTrash are those of PlanGC: how many seconds contents without a
 	// transaction are kept (missing: the default of the program), and whether the trash
 	// is emptied.

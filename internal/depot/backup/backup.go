@@ -107,7 +107,7 @@ type Options struct {
 type Result struct {
 	To           string    `json:"to"`
 	Taken        time.Time `json:"taken"` // when the copied state was the current one
-	Transactions int64     `json:"transactions"`
+	Transactions int64     `json:"builds"`
 	Contents     int64     `json:"contents"`
 	Bytes        int64     `json:"bytes"`
 	// Copied contents were not in the copy yet. Removed ones are not in the depot

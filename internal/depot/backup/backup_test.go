@@ -55,7 +55,7 @@ func holds(t *testing.T, dir string, transactions int64, contents ...[]byte) {
 	r := hometest.Open(t, dir)
 	defer r.Close()
 	if s, err := r.DB.Stats(t.Context()); err != nil || s.Transactions != transactions || s.Contents != int64(len(contents)) {
-		t.Errorf("%s: %+v, %v; want %d transactions with %d contents", dir, s, err, transactions, len(contents))
+		t.Errorf("%s: %+v, %v; want %d builds with %d contents", dir, s, err, transactions, len(contents))
 	}
 	for i, body := range contents {
 		if what, err := r.Contents.Hash(t.Context(), hometest.Content(body), nil); err != nil || what != "" {
@@ -71,7 +71,7 @@ func TestTake(t *testing.T) {
 	var done, all int64
 	b := take(t, r, dir, backup.Options{Verify: true, Progress: func(d, a int64) { done, all = d, a }})
 	if b.To != dir || b.Transactions != 2 || b.Contents != 3 || b.Copied != 3 || b.CopiedBytes != b.Bytes || b.Removed != 0 || b.Faults != 0 || b.Taken.IsZero() {
-		t.Errorf("the first backup: %+v, want 2 transactions and 3 contents, all copied", b)
+		t.Errorf("the first backup: %+v, want 2 builds and 3 contents, all copied", b)
 	}
 	if done != b.Bytes || all != b.Bytes {
 		t.Errorf("progress ends at %d of %d, want %d", done, all, b.Bytes)
@@ -311,7 +311,7 @@ func TestRestoreEnds(t *testing.T) {
 	}
 	r2 := hometest.Open(t, to)
 	if s, err := r2.DB.Stats(t.Context()); err != nil || s.Transactions != 1 || s.Contents != 1 {
-		t.Errorf("the depot after an interrupted restore: %+v, %v; want its one transaction", s, err)
+		t.Errorf("the depot after an interrupted restore: %+v, %v; want its one build", s, err)
 	}
 }
 

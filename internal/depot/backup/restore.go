@@ -83,7 +83,7 @@ func (r *restore) open(ctx context.Context) (err error) {
 	if n, contents, err := r.target.Holds(ctx); err != nil {
 		return err
 	} else if n+contents > 0 && !r.opt.Replace {
-		return fmt.Errorf("%w: it has transactions up to number %d; --replace replaces them by the backup of %s",
+		return fmt.Errorf("%w: it has builds up to number %d; --replace replaces them by the backup of %s",
 			ErrHoldsFiles, n, r.record.Taken.Local().Format(time.DateTime))
 	}
 	r.blobs, err = blob.OpenDisk(filepath.Join(r.dir, "blobs"))

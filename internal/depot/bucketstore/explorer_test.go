@@ -111,7 +111,7 @@ func (s *modelState) wrong() string {
 	case s.db.content != 0 && s.stored&bit(s.db.content) == 0:
 		return fmt.Sprintf("the content names place %d, which has no object", s.db.content)
 	case s.db.referenced && s.db.content == 0:
-		return "a transaction refers to a content without a row"
+		return "a build refers to a content without a row"
 	}
 	return ""
 }
@@ -163,7 +163,7 @@ func (e *explorer) steps(s modelState) {
 		n := s
 		n.db.referenced = false
 		n.removals++
-		e.visit(n, "the transactions are removed")
+		e.visit(n, "the builds are removed")
 	}
 	if !s.hasSaved && s.rewinds < e.rewinds {
 		n := s

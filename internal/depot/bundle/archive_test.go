@@ -166,7 +166,7 @@ func TestMalformedImport(t *testing.T) {
 		t.Errorf("import: %+v, error %v; want nothing, and that the file has changed", sum, err)
 	}
 	if txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{}); err != nil || len(txs) != 0 {
-		t.Errorf("%d transactions, error %v; want none", len(txs), err)
+		t.Errorf("%d builds, error %v; want none", len(txs), err)
 	}
 	blobs := 0
 	_ = filepath.WalkDir(filepath.Join(d.Name(), "blobs"), func(_ string, e fs.DirEntry, err error) error {

@@ -142,14 +142,14 @@ func TestRoundTrip(t *testing.T) {
 	}
 	d := newDepot(t)
 	if r, err := b.Import(t.Context(), d, depot.TxInfo{Version: "filled in"}); err != nil || !reflect.DeepEqual(r, Imported{Files: 4, Transactions: 3}) {
-		t.Errorf("import: %+v, error %v; want 4 files in 3 transactions", r, err)
+		t.Errorf("import: %+v, error %v; want 4 files in 3 builds", r, err)
 	}
 	if r, err := b.Import(t.Context(), d, depot.TxInfo{}); err != nil || !reflect.DeepEqual(r, Imported{Before: 4}) {
 		t.Errorf("second import: %+v, error %v; want 4 files before", r, err)
 	}
 	txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 	if err != nil || len(txs) != 3 {
-		t.Fatalf("%d transactions, error %v; want 3", len(txs), err)
+		t.Fatalf("%d builds, error %v; want 3", len(txs), err)
 	}
 	slices.Reverse(txs)
 	var products []string
@@ -157,10 +157,10 @@ func TestRoundTrip(t *testing.T) {
 		products = append(products, tx.Product+","+tx.Version+","+tx.Comment)
 	}
 	if want := []string{"Spiel ä,1,名前", "driver,filled in,", "wanted,filled in,"}; !slices.Equal(products, want) {
-		t.Errorf("transactions %q, want %q", products, want)
+		t.Errorf("builds %q, want %q", products, want)
 	}
 	if want := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC); !txs[0].Time.Equal(want) {
-		t.Errorf("time of the first transaction %v, want %v", txs[0].Time, want)
+		t.Errorf("time of the first build %v, want %v", txs[0].Time, want)
 	}
 	for name, id := range map[string]string{"hello-x64.pdb": pdbKey, "日本.exe": "C10891754000"} {
 		w, err := needed.Of(name, id, "")
@@ -295,9 +295,9 @@ func TestTampered(t *testing.T) {
 		{"missing member", true, func(f map[string][]byte, m *Manifest) { delete(f, filesDir+m.Files[0].Path) }, "is missing"},
 		{"further member", true, func(f map[string][]byte, _ *Manifest) { f["files/../../x"] = nil }, "not in its manifest"},
 		{"file listed twice", true, func(_ map[string][]byte, m *Manifest) { m.Files = append(m.Files, m.Files[0]) }, "listed twice"},
-		{"unknown transaction", true, func(_ map[string][]byte, m *Manifest) { m.Files[0].In = []int64{99} }, "not in the manifest"},
-		{"transaction listed twice", true, func(_ map[string][]byte, m *Manifest) { m.Transactions = append(m.Transactions, m.Transactions[0]) }, "twice or invalid"},
-		{"invalid transaction", true, func(_ map[string][]byte, m *Manifest) { m.Transactions[0].Number = -1 }, "twice or invalid"},
+		{"unknown build", true, func(_ map[string][]byte, m *Manifest) { m.Files[0].In = []int64{99} }, "not in the manifest"},
+		{"build listed twice", true, func(_ map[string][]byte, m *Manifest) { m.Transactions = append(m.Transactions, m.Transactions[0]) }, "twice or invalid"},
+		{"invalid build", true, func(_ map[string][]byte, m *Manifest) { m.Transactions[0].Number = -1 }, "twice or invalid"},
 		{"name with a path", true, func(_ map[string][]byte, m *Manifest) { m.Files[0].Name = "../x" }, "not a file name"},
 		{"other format", true, func(_ map[string][]byte, m *Manifest) { m.Format = 2 }, "format 2"},
 		{"other kind", true, func(_ map[string][]byte, m *Manifest) { m.Kind = "a recipe" }, "not that of a bundle"},

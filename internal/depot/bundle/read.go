@@ -118,7 +118,7 @@ func (b *Bundle) checkMembers() error {
 	known := map[int64]bool{}
 	for _, t := range b.Manifest.Transactions {
 		if t.Number <= 0 || known[t.Number] {
-			return fmt.Errorf("%w: transaction %d is listed twice or invalid", ErrTampered, t.Number)
+			return fmt.Errorf("%w: build %d is listed twice or invalid", ErrTampered, t.Number)
 		}
 		known[t.Number] = true
 	}
@@ -137,7 +137,7 @@ func (b *Bundle) checkMembers() error {
 		case !symfile.ValidName(f.Name):
 			return fmt.Errorf("%w: %q is not a file name", ErrTampered, term.Printable(f.Name))
 		case slices.ContainsFunc(f.In, func(n int64) bool { return !known[n] }):
-			return fmt.Errorf("%w: %s belongs to a transaction that is not in the manifest", ErrTampered, term.Printable(f.Path))
+			return fmt.Errorf("%w: %s belongs to a build that is not in the manifest", ErrTampered, term.Printable(f.Path))
 		}
 		listed[name] = true
 	}
@@ -265,7 +265,7 @@ func (b *Bundle) Import(ctx context.Context, d *depot.Depot, info depot.TxInfo) 
 			Product: cmp.Or(t.Product, info.Product), Version: cmp.Or(t.Version, info.Version), Comment: cmp.Or(t.Comment, info.Comment),
 			Who: cmp.Or(t.Who, info.Who), Host: cmp.Or(t.Host, info.Host), Time: t.Time,
 		}
-		if err := add("transaction "+strconv.FormatInt(t.Number, 10), own, byTx[t.Number]); err != nil {
+		if err := add("build "+strconv.FormatInt(t.Number, 10), own, byTx[t.Number]); err != nil {
 			return sum, err
 		}
 	}

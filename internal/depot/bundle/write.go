@@ -64,7 +64,7 @@ func Write(ctx context.Context, w io.Writer, d *depot.Depot, opt Options) (Resul
 	numbers := slices.Compact(slices.Sorted(slices.Values(opt.Transactions)))
 	for _, n := range numbers {
 		if err := b.transaction(n); err != nil {
-			return Result{}, fmt.Errorf("transaction %d: %w", n, err)
+			return Result{}, fmt.Errorf("build %d: %w", n, err)
 		}
 	}
 	text, err := json.MarshalIndent(b.m, "", " ")

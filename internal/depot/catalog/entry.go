@@ -121,7 +121,7 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 	e := &Entry{Ref: ref, Size: found[0].Size, MoreObjects: more, Cold: found[0].Cold}
 	policy, err := c.policy(ctx)
 	if err != nil {
-		c.log.Warn("cannot say when transactions end", "error", err)
+		c.log.Warn("cannot say when builds end", "error", err)
 	}
 	files, err := l.Downloads(ctx, ref)
 	if err != nil {
@@ -178,7 +178,7 @@ func (c *Catalog) Holders(
 	}
 	policy, err := c.policy(ctx)
 	if err != nil {
-		c.log.Warn("cannot say when transactions end", "error", err)
+		c.log.Warn("cannot say when builds end", "error", err)
 	}
 	limit = pageLimit(limit)
 	have := map[int64]bool{}

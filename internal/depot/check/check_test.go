@@ -147,7 +147,7 @@ func TestRunReports(t *testing.T) {
 	if v, _ := run(t, checker, check.Options{}); v.Strays != 1 || v.Faults != 0 {
 		t.Errorf("%+v, want one stray, which is no fault", v)
 	}
-	const lost = "file x of stage 3 stands in no transaction"
+	const lost = "file x of stage 3 stands in no build"
 	checker.UseAccepted(func(_ context.Context, report func(string)) error { report(lost); return nil })
 	if _, faults := run(t, checker, check.Options{}); !strings.Contains(faults[lost].Remedy, "add or push") {
 		t.Errorf("faults %+v, want one that says %q and to add or push the file", faults, lost)

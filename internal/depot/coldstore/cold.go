@@ -61,7 +61,7 @@ var (
 	ErrColdRefused = contents.ErrColdRefused
 	// ErrDiskFull means that too little of the disk is free for cooling.
 	ErrDiskFull = errors.New("less than a tenth of the disk is free, and cooling needs space for both forms of a content for an hour; " +
-		"free some first (symdepot gc, symdepot usage)")
+		"free some first (symdepot gc, symdepot disk)")
 )
 
 // ColdOptions configure how contents become cold.

@@ -36,7 +36,7 @@ type FaultFile struct {
 	Path        string `json:"path,omitempty"` // as it was added or downloaded
 	Product     string `json:"product,omitempty"`
 	Version     string `json:"version,omitempty"`
-	Transaction int64  `json:"transaction,omitempty"`
+	Transaction int64  `json:"build,omitempty"`
 	FetchedFrom string `json:"fetched_from,omitempty"` // the upstream of a cached file
 	// MadeFrom and Tool are set for derived content: the SHA-256 of its source
 	// and the tool that made it.
@@ -57,7 +57,7 @@ func (f FaultFile) String() string {
 	case f.FetchedFrom != "":
 		return fmt.Sprintf("%s, fetched from %s", f.File, f.FetchedFrom)
 	}
-	s := fmt.Sprintf("%s of transaction %d", f.File, f.Transaction)
+	s := fmt.Sprintf("%s of build %d", f.File, f.Transaction)
 	if p := strings.TrimSpace(f.Product + " " + f.Version); p != "" {
 		s += " (" + p + ")"
 	}
@@ -91,9 +91,9 @@ func (x Faults) Describe(ctx context.Context, ref blob.Ref, what string, repair 
 		f.Remedy = "the cold contents that are built from it are named too; " +
 			"a file with the same bytes, if it is added again (symdepot add), heals them"
 	case added && x.Placed && !repair:
-		f.Remedy = "symdepot verify --repair, then add a file with the same bytes again (symdepot add), or remove its transactions (symdepot rm)"
+		f.Remedy = "symdepot verify --repair, then add a file with the same bytes again (symdepot add), or remove its builds (symdepot rm)"
 	case added:
-		f.Remedy = "add a file with the same bytes again (symdepot add), or remove its transactions (symdepot rm)"
+		f.Remedy = "add a file with the same bytes again (symdepot add), or remove its builds (symdepot rm)"
 	case cached && repair:
 		f.Remedy = "it was removed from the cache; the next request downloads it again"
 	case cached:

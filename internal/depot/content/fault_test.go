@@ -14,12 +14,12 @@ import (
 
 func TestFaultFileString(t *testing.T) {
 	for want, f := range map[string]content.FaultFile{
-		"app.pdb of transaction 7":                                    {File: "app.pdb", Transaction: 7},
-		"app.pdb of transaction 7 (Game 1.2), added as build/app.pdb": {File: "app.pdb", Transaction: 7, Product: "Game", Version: "1.2", Path: "build/app.pdb"},
-		"app.pdb of transaction 7 (Game), is built from it":           {File: "app.pdb", Transaction: 7, Product: "Game", BuiltFrom: true},
-		"app.pdb, fetched from msdl":                                  {File: "app.pdb", FetchedFrom: "msdl", Path: "http://msdl/app.pdb"},
-		"derived by zstd from content ab12":                           {MadeFrom: "ab12", Tool: "zstd"},
-		"content ab12, is built from it":                              {File: "ab12", BuiltFrom: true},
+		"app.pdb of build 7": {File: "app.pdb", Transaction: 7},
+		"app.pdb of build 7 (Game 1.2), added as build/app.pdb": {File: "app.pdb", Transaction: 7, Product: "Game", Version: "1.2", Path: "build/app.pdb"},
+		"app.pdb of build 7 (Game), is built from it":           {File: "app.pdb", Transaction: 7, Product: "Game", BuiltFrom: true},
+		"app.pdb, fetched from msdl":                            {File: "app.pdb", FetchedFrom: "msdl", Path: "http://msdl/app.pdb"},
+		"derived by zstd from content ab12":                     {MadeFrom: "ab12", Tool: "zstd"},
+		"content ab12, is built from it":                        {File: "ab12", BuiltFrom: true},
 	} {
 		if got := f.String(); got != want {
 			t.Errorf("%+v: %q, want %q", f, got, want)

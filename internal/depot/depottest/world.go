@@ -265,7 +265,7 @@ func (w *World) trash(t *testing.T) {
 		}
 	}
 	if list, _, _, err := w.Server.Retention.Trash(t.Context()); err != nil || len(list) != len(w.Files) {
-		t.Fatalf("%d transactions are in the trash, %v; want %d", len(list), err, len(w.Files))
+		t.Fatalf("%d builds are in the trash, %v; want %d", len(list), err, len(w.Files))
 	}
 }
 
@@ -480,7 +480,7 @@ func (w *World) checkAnswers(t *testing.T, when string, files []File) {
 	for i := range files {
 		want := !files[i].downloaded || w.State.Holder == Added
 		if got := len(w.transactions(t, &files[i])) > 0; got != want {
-			t.Errorf("%s: %s is in a transaction: %v, want %v", when, files[i].Name, got, want)
+			t.Errorf("%s: %s is in a build: %v, want %v", when, files[i].Name, got, want)
 		}
 	}
 }

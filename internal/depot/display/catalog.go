@@ -150,7 +150,7 @@ func NewForms(list []catalog.EntryForm) []EntryForm {
 type Product struct {
 	Product      string    `json:"product"`
 	Versions     int64     `json:"versions"`
-	Transactions int64     `json:"transactions"`
+	Transactions int64     `json:"builds"`
 	Files        int64     `json:"files"`
 	Bytes        int64     `json:"bytes"`
 	Newest       time.Time `json:"newest"`
@@ -160,12 +160,12 @@ type Product struct {
 // Transaction are those of the newest one.
 type Version struct {
 	Version      string    `json:"version"`
-	Transactions int64     `json:"transactions"`
+	Transactions int64     `json:"builds"`
 	Files        int64     `json:"files"`
 	Bytes        int64     `json:"bytes"`
 	Newest       time.Time `json:"newest"`
 	Class        string    `json:"class,omitempty"`
-	Transaction  int64     `json:"transaction"`
+	Transaction  int64     `json:"build"`
 }
 
 // NewProduct describes a product.

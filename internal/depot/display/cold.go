@@ -55,7 +55,7 @@ func NewCooled(ask coldstore.CoolOptions, outlook coldstore.CoolOutlook) *Cooled
 func (l *Cooled) why() string {
 	o := l.outlook
 	if o == (coldstore.CoolOutlook{}) && len(l.ask.Products) > 0 {
-		return "no file of " + term.Printable(strings.Join(l.ask.Products, ", ")) + " can become cold: symdepot usage lists the products"
+		return "no file of " + term.Printable(strings.Join(l.ask.Products, ", ")) + " can become cold: symdepot disk lists the products"
 	}
 	text := term.Count(o.Newest, "content") + " newest of a file, "
 	if o.Newest != 1 {

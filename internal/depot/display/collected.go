@@ -56,7 +56,7 @@ func (l Collected) Print(w io.Writer) {
 	if l.DryRun {
 		verb = "would free"
 	}
-	fmt.Fprintf(w, "%s %s: %s without a transaction, %s left by an interrupted add\n",
+	fmt.Fprintf(w, "%s %s: %s without a build, %s left by an interrupted add\n",
 		verb, term.Size(l.Frees), term.Count(l.Contents, "content"), term.Count(l.Strays, "blob"))
 	if l.Pending > 0 {
 		fmt.Fprintf(w, "%s (%s) wait in the bucket; a gc that runs seven days after their removal deletes them\n",
@@ -84,7 +84,7 @@ func (l Collected) printTrash(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "the trash, with %s, holds %s back; symdepot gc --empty-trash frees it now\n",
-		term.Count(int64(len(l.Trash)), "transaction"), term.Size(l.TrashBytes))
+		term.Count(int64(len(l.Trash)), "build"), term.Size(l.TrashBytes))
 	for i, t := range l.Trash {
 		if i == maxTrashLines {
 			fmt.Fprintf(w, "  and %d more\n", len(l.Trash)-i)
@@ -94,6 +94,6 @@ func (l Collected) printTrash(w io.Writer) {
 		if of != "" {
 			of = " (" + of + ")"
 		}
-		fmt.Fprintf(w, "  transaction %d%s until %s\n", t.Transaction, of, t.Until.Local().Format("2006-01-02 15:04"))
+		fmt.Fprintf(w, "  build %d%s until %s\n", t.Transaction, of, t.Until.Local().Format("2006-01-02 15:04"))
 	}
 }

@@ -115,7 +115,7 @@ func fileText(f *why.TracedFile) string {
 	case f.Upstream != "":
 		text += ", downloaded from " + term.Printable(f.Upstream) + " on " + day(f.Added)
 	case f.Number > 0:
-		text += ", transaction " + strconv.FormatInt(f.Number, 10) + " of " + day(f.Added)
+		text += ", build " + strconv.FormatInt(f.Number, 10) + " of " + day(f.Added)
 	}
 	if f.Substitute {
 		text += "; it has the id, but another name"

@@ -8,7 +8,7 @@ import (
 
 // Held is a hold in JSON.
 type Held struct {
-	Transaction int64     `json:"transaction"`
+	Transaction int64     `json:"build"`
 	Name        string    `json:"name"`
 	Reason      string    `json:"reason"`
 	By          string    `json:"by"`
@@ -27,7 +27,7 @@ func NewHeld(h lifecycle.Hold) Held {
 
 // Promoted is a change of a class in JSON.
 type Promoted struct {
-	Transaction int64     `json:"transaction"`
+	Transaction int64     `json:"build"`
 	From        string    `json:"from"`
 	To          string    `json:"to"`
 	By          string    `json:"by"`

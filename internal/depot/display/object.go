@@ -36,7 +36,7 @@ type Found struct {
 	Query string `json:"query"`
 	Object
 	SHA256       string    `json:"sha256,omitempty"` // empty for an object in a watched folder
-	Transactions []int64   `json:"transactions"`
+	Transactions []int64   `json:"builds"`
 	FetchedFrom  string    `json:"fetched_from,omitempty"`
 	Fetched      time.Time `json:"fetched,omitzero"`
 	// InPlace is the path of an object in a watched folder, behind that of its package;

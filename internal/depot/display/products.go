@@ -31,7 +31,7 @@ func UnknownProducts(ctx context.Context, d *depot.Depot, products []string) (wa
 	there := "there are " + strings.Join(have, ", ")
 	for _, p := range products {
 		if !slices.Contains(have, p) {
-			warnings = append(warnings, fmt.Sprintf("no transaction has product %q; %s", p, there))
+			warnings = append(warnings, fmt.Sprintf("no build has product %q; %s", p, there))
 		}
 	}
 	return warnings, nil

@@ -20,7 +20,7 @@ type RemovedFile struct {
 	ID          string    `json:"id"`
 	Size        int64     `json:"size"`
 	SHA256      string    `json:"sha256"`
-	Transaction int64     `json:"transaction"`
+	Transaction int64     `json:"build"`
 	Product     string    `json:"product"`
 	Version     string    `json:"version"`
 	Removed     time.Time `json:"removed"`
@@ -50,7 +50,7 @@ func (l RemovedFile) Why() string {
 
 // Purged is the result of a purge in JSON.
 type Purged struct {
-	Transaction int64 `json:"transaction"`
+	Transaction int64 `json:"build"`
 	Contents    int64 `json:"contents"` // freed
 	Frees       int64 `json:"frees"`    // disk space
 	Shared      int64 `json:"shared"`   // bytes that others still need
@@ -76,11 +76,11 @@ func NewPurged(p lifecycle.Purged) Purged {
 
 // Print prints the result for people.
 func (l Purged) Print(w io.Writer) {
-	fmt.Fprintf(w, "purged transaction %d: %s (%s) freed\n", l.Transaction, term.Count(l.Contents, "content"), term.Size(l.Frees))
+	fmt.Fprintf(w, "purged build %d: %s (%s) freed\n", l.Transaction, term.Count(l.Contents, "content"), term.Size(l.Frees))
 	printNeeded(w, l.Shared, l.Holders, l.Pinned, "cached files")
 	if l.Collecting {
 		fmt.Fprintln(w, "files were still being added to it: "+
-			"those that come from now on, the same again too, are another transaction; see symdepot list")
+			"those that come from now on, the same again too, are another build; see symdepot list")
 	}
 	if l.InUse > 0 {
 		fmt.Fprintf(w, "%s in use by other programs: the next gc frees them\n", term.Count(l.InUse, "blob"))
@@ -100,7 +100,7 @@ func printNeeded(w io.Writer, shared int64, holders []int64, pinned bool, pins s
 	for _, n := range holders {
 		needed = append(needed, strconv.FormatInt(n, 10))
 	}
-	by := "transactions " + strings.Join(needed, ", ")
+	by := "builds " + strings.Join(needed, ", ")
 	switch {
 	case len(needed) == 0:
 		by = pins
@@ -112,7 +112,7 @@ func printNeeded(w io.Writer, shared int64, holders []int64, pinned bool, pins s
 
 // Trashed is a transaction in the trash in JSON.
 type Trashed struct {
-	Transaction int64     `json:"transaction"`
+	Transaction int64     `json:"build"`
 	Product     string    `json:"product"`
 	Version     string    `json:"version"`
 	Until       time.Time `json:"until"`

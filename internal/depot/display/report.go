@@ -15,20 +15,20 @@ import (
 
 // Transaction is a transaction in JSON.
 type Transaction struct {
-	Transaction int64     `json:"transaction"`
+	Transaction int64     `json:"build"`
 	Product     string    `json:"product"`
 	Version     string    `json:"version"`
 	Comment     string    `json:"comment"`
 	Time        time.Time `json:"time"`
 	Who         string    `json:"who"`
 	Host        string    `json:"host"`
-	Objects     int64     `json:"objects"`
+	Objects     int64     `json:"files"`
 	Bytes       int64     `json:"bytes"`
 	Removed     time.Time `json:"removed,omitzero"`
 
 	Branch string            `json:"branch,omitempty"`
 	Class  string            `json:"class,omitempty"`
-	Build  json.RawMessage   `json:"build,omitempty"` // the CI job that made the files
+	Build  json.RawMessage   `json:"ci_job,omitempty"` // the CI job that made the files
 	Labels map[string]string `json:"labels,omitempty"`
 	// Collecting: files are still added to it.
 	Collecting bool `json:"collecting,omitempty"`

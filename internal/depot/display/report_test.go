@@ -45,13 +45,13 @@ func TestTransaction(t *testing.T) {
 		want string
 	}{
 		{depot.Transaction{Number: 7, Product: "Game", Time: at, Files: 2, Bytes: 30},
-			`{"transaction":7,"product":"Game","version":"","comment":"","time":"2026-03-04T04:06:07Z","who":"","host":"","objects":2,"bytes":30}`},
+			`{"build":7,"product":"Game","version":"","comment":"","time":"2026-03-04T04:06:07Z","who":"","host":"","files":2,"bytes":30}`},
 		{depot.Transaction{Number: 8, Time: at, Removed: at.Add(time.Hour)},
-			`{"transaction":8,"product":"","version":"","comment":"","time":"2026-03-04T04:06:07Z","who":"","host":"","objects":0,"bytes":0,"removed":"2026-03-04T05:06:07Z"}`},
+			`{"build":8,"product":"","version":"","comment":"","time":"2026-03-04T04:06:07Z","who":"","host":"","files":0,"bytes":0,"removed":"2026-03-04T05:06:07Z"}`},
 	} {
 		got, err := json.Marshal(NewTransaction(c.tx))
 		if err != nil || string(got) != c.want {
-			t.Errorf("transaction %d: %s, %v, want %s", c.tx.Number, got, err, c.want)
+			t.Errorf("build %d: %s, %v, want %s", c.tx.Number, got, err, c.want)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestTexts(t *testing.T) {
 		name, want string
 		print      func(*strings.Builder)
 	}{
-		{"fault", "fault: ab: is cut\n  app.pdb of transaction 3 (Game 1)\n  to get it back: add it again\n", func(w *strings.Builder) {
+		{"fault", "fault: ab: is cut\n  app.pdb of build 3 (Game 1)\n  to get it back: add it again\n", func(w *strings.Builder) {
 			Fault(w, content.Fault{Ref: "ab", What: "is cut", Files: []content.FaultFile{{File: "app.pdb", Transaction: 3, Product: "Game", Version: "1"}}, Remedy: "add it again"})
 		}},
 		{"clean", "clean: 2 contents, 1.0 KiB, every byte read\n", func(w *strings.Builder) {
@@ -101,10 +101,10 @@ func TestTexts(t *testing.T) {
 		{"bucket", "1 fault: 2 contents, 1.0 KiB, the rows checked\n9 objects in the bucket, 4 of them unknown and older than a month: a gc that runs in seven days deletes these\n", func(w *strings.Builder) {
 			Verified(w, check.Verified{Contents: 2, Bytes: 1024, Faults: 1, Objects: 9, Unknown: 4, Doomed: true}, check.ScrubState{}, true)
 		}},
-		{"freed", "would free 1.0 KiB: 1 content without a transaction, 0 blobs left by an interrupted add\n2.0 KiB more wait for --grace; all of it can be freed from 2026-11-23 01:20 on\n", func(w *strings.Builder) {
+		{"freed", "would free 1.0 KiB: 1 content without a build, 0 blobs left by an interrupted add\n2.0 KiB more wait for --grace; all of it can be freed from 2026-11-23 01:20 on\n", func(w *strings.Builder) {
 			NewCollected(lifecycle.Collected{Contents: 1, Frees: 1024, Waiting: 2048, WaitingUntil: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}, true).Print(w)
 		}},
-		{"plan of gc", "would free 1.0 KiB: 1 content without a transaction, 0 blobs left by an interrupted add\nplan 8c1f2a90: symdepot gc --plan 8c1f2a90 frees exactly this, until 2026-11-23 01:20\n", func(w *strings.Builder) {
+		{"plan of gc", "would free 1.0 KiB: 1 content without a build, 0 blobs left by an interrupted add\nplan 8c1f2a90: symdepot gc --plan 8c1f2a90 frees exactly this, until 2026-11-23 01:20\n", func(w *strings.Builder) {
 			NewCollectionPlan(lifecycle.CollectionPlan{Collected: lifecycle.Collected{Contents: 1, Frees: 1024}, Number: "8c1f2a90", Ends: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}).Print(w)
 		}},
 	} {

@@ -98,7 +98,7 @@ type Plan struct {
 
 // Removes is a transaction that a plan removes, in JSON.
 type Removes struct {
-	Transaction int64     `json:"transaction"`
+	Transaction int64     `json:"build"`
 	Time        time.Time `json:"time"`
 	Product     string    `json:"product"`
 	Version     string    `json:"version"`
@@ -157,14 +157,14 @@ func (l Plan) Unmet() bool {
 
 // Print prints the plan for people, with the command that applies it.
 func (l Plan) Print(w io.Writer) error {
-	fmt.Fprintf(w, "plan %s removes %s and frees %s of %s%s\n", l.Plan, term.Count(int64(l.Builds), "transaction"),
+	fmt.Fprintf(w, "plan %s removes %s and frees %s of %s%s\n", l.Plan, term.Count(int64(l.Builds), "build"),
 		term.Size(l.Frees), term.Size(l.Live), l.after())
 	for _, text := range l.Warnings {
 		fmt.Fprintln(w, "warning:", text)
 	}
 	for _, r := range l.Unfinished {
 		fmt.Fprintf(w, "plan %s was applied in part: %s removed so far; symdepot policy apply %s removes the others\n",
-			r.Plan, term.Count(r.Removed, "transaction"), r.Plan)
+			r.Plan, term.Count(r.Removed, "build"), r.Plan)
 	}
 	fmt.Fprintln(w)
 	t := term.NewTable(w, "CLASS", "PRODUCT", "BRANCH", "KEPT", "REMOVED", "LISTED", "FREES")
@@ -178,7 +178,7 @@ func (l Plan) Print(w io.Writer) error {
 	if len(l.Removes) > 0 {
 		fmt.Fprintln(w)
 	}
-	t = term.NewTable(w, "TX", "DATE", "CLASS", "PRODUCT", "VERSION", "ALONE", "REASON")
+	t = term.NewTable(w, "BUILD", "DATE", "CLASS", "PRODUCT", "VERSION", "ALONE", "REASON")
 	for _, r := range l.Removes {
 		t.Row(strconv.FormatInt(r.Transaction, 10), r.Time.Format(time.DateOnly), r.Class, r.Product, r.Version,
 			term.Size(r.Alone), r.Reason+": "+r.Detail)
@@ -187,7 +187,7 @@ func (l Plan) Print(w io.Writer) error {
 		return err
 	}
 	if len(l.Removes) > 0 {
-		fmt.Fprintln(w, "ALONE: the space that would come free if only this transaction were removed.")
+		fmt.Fprintln(w, "ALONE: the space that would come free if only this build were removed.")
 	}
 	fmt.Fprintln(w)
 	var kept []string
@@ -236,7 +236,7 @@ func (l Plan) limits(w io.Writer) {
 	}
 	for _, b := range l.Brake {
 		fmt.Fprintf(w, "above the brake: %d of %s and %s of %s of product %q\n",
-			b.Removed, term.Count(int64(b.Live), "transaction"), term.Size(b.Bytes), term.Size(b.Total), b.Product)
+			b.Removed, term.Count(int64(b.Live), "build"), term.Size(b.Bytes), term.Size(b.Total), b.Product)
 	}
 }
 
@@ -259,7 +259,7 @@ func NewRun(a lifecycle.Applied) Run {
 
 // Print prints the run for people.
 func (l Run) Print(w io.Writer) {
-	fmt.Fprintf(w, "removed %s by plan %s", term.Count(l.Removed, "transaction"), l.Plan)
+	fmt.Fprintf(w, "removed %s by plan %s", term.Count(l.Removed, "build"), l.Plan)
 	switch {
 	case l.Removed == 0:
 	case l.Until.IsZero():
@@ -269,7 +269,7 @@ func (l Run) Print(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	if l.Skipped > 0 {
-		fmt.Fprintf(w, "%s held or removed meanwhile\n", term.Count(l.Skipped, "transaction"))
+		fmt.Fprintf(w, "%s held or removed meanwhile\n", term.Count(l.Skipped, "build"))
 	}
 	if l.Unmet {
 		fmt.Fprintln(w, "a cap is not met; the preview says by how much")

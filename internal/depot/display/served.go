@@ -14,7 +14,7 @@ type ServedFolder struct {
 	Layout       string `json:"layout"`
 	Lists        bool   `json:"lists"`   // a search finds its files by their names
 	Answers      bool   `json:"answers"` // its disk answers; else nothing else is known
-	Transactions int    `json:"transactions,omitempty"`
+	Transactions int    `json:"builds,omitempty"`
 	Names        int    `json:"names,omitempty"`
 }
 
@@ -34,7 +34,7 @@ func (f ServedFolder) Text() string {
 	case !f.Answers:
 		words = []string{"its disk does not answer"}
 	case f.Transactions > 0:
-		words = append(words, term.Count(int64(f.Transactions), "transaction"))
+		words = append(words, term.Count(int64(f.Transactions), "build"))
 	case f.Names > 0:
 		words = append(words, term.Count(int64(f.Names), "name"))
 	}

@@ -56,13 +56,13 @@ type Changed struct {
 	Held     *Held     `json:"held,omitempty"`
 	Released []Held    `json:"released,omitzero"`
 	// Transaction is set if the comment was changed.
-	Transaction *Transaction `json:"transaction,omitempty"`
+	Transaction *Transaction `json:"build,omitempty"`
 }
 
 // RemovePlan is the space that the removal of one transaction would free, in JSON.
 type RemovePlan struct {
 	Plan        string  `json:"plan"`
-	Transaction int64   `json:"transaction"`
+	Transaction int64   `json:"build"`
 	Listed      int64   `json:"listed"`
 	Frees       int64   `json:"frees"`  // disk space, after the trash
 	Shared      int64   `json:"shared"` // bytes that others still need
@@ -101,7 +101,7 @@ func (l RemovePlan) Print(w io.Writer, t Transaction, purge bool, now time.Time)
 // RemovalQuestion prints what the removals of transactions do, for people, and returns the
 // question whether they are to be.
 func RemovalQuestion(w io.Writer, plans []RemovePlan, list []Transaction, purge bool, now time.Time) string {
-	verb, what, undoable := "Remove", term.Count(int64(len(list)), "transaction"), true
+	verb, what, undoable := "Remove", term.Count(int64(len(list)), "build"), true
 	for i, l := range plans {
 		l.printEffect(w, list[i], purge, now)
 		undoable = undoable && l.undoable(purge)
@@ -110,7 +110,7 @@ func RemovalQuestion(w io.Writer, plans []RemovePlan, list []Transaction, purge 
 		verb = "Purge"
 	}
 	if len(list) == 1 {
-		what = fmt.Sprintf("transaction %d", list[0].Transaction)
+		what = fmt.Sprintf("build %d", list[0].Transaction)
 	}
 	if undoable {
 		return verb + " " + what + "?"
@@ -125,11 +125,11 @@ func (l RemovePlan) printEffect(w io.Writer, t Transaction, purge bool, now time
 	if of != "" {
 		of = " (" + of + ")"
 	}
-	fmt.Fprintf(w, "transaction %d%s has %s in %s; its removal frees %s\n",
+	fmt.Fprintf(w, "build %d%s has %s in %s; its removal frees %s\n",
 		l.Transaction, of, term.Size(l.Listed), term.Count(t.Objects, "file"), term.Size(l.Frees))
 	printNeeded(w, l.Shared, l.Holders, l.Pinned, "cached files or unfinished pushes")
 	if l.Collecting {
-		fmt.Fprintln(w, "files are still being added to it: those that come after its removal, the same again too, are another transaction")
+		fmt.Fprintln(w, "files are still being added to it: those that come after its removal, the same again too, are another build")
 	}
 	if trash := time.Duration(l.Trash) * time.Second; l.undoable(purge) {
 		fmt.Fprintf(w, "symdepot undo %d restores it for %s, until %s if it is removed now; then gc frees the bytes\n",
@@ -170,7 +170,7 @@ func (s State) Print(w io.Writer) {
 		line("held", "by %s%s: %s", term.Printable(h.By), until, term.Printable(h.Reason))
 	}
 	for _, n := range s.Needs {
-		line("needs", "transaction %d", n)
+		line("needs", "build %d", n)
 	}
 	if s.Removed.IsZero() {
 		return

@@ -26,7 +26,7 @@ func PrintTransactions(w io.Writer, list []Transaction) error {
 		}
 		return append(start, end...)
 	}
-	head := row([]string{"TX", "TIME", "PRODUCT", "VERSION"}, "CLASS", "BRANCH", "OBJECTS", "SIZE", "WHO", "COMMENT")
+	head := row([]string{"BUILD", "TIME", "PRODUCT", "VERSION"}, "CLASS", "BRANCH", "FILES", "SIZE", "WHO", "COMMENT")
 	t := term.NewTable(w, head...)
 	for i := range list {
 		x, mark := &list[i], ""
@@ -45,7 +45,7 @@ func (s State) PrintWhole(w io.Writer) {
 	if s.Host != "" {
 		by += " on " + term.Printable(s.Host)
 	}
-	fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s\n  objects  %d, %s\n",
+	fmt.Fprintf(w, "build %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s\n  files    %d, %s\n",
 		s.Transaction.Transaction, s.Time.Local().Format(time.RFC3339), term.Printable(s.Product), term.Printable(s.Version),
 		term.Printable(s.Comment), by, s.Objects, term.Size(s.Bytes))
 	if o := s.Origin; o != nil {

@@ -58,7 +58,7 @@ type TraceItem struct {
 	ID          string    `json:"id,omitempty"`
 	Kind        string    `json:"kind,omitempty"`
 	SHA256      string    `json:"sha256,omitempty"`
-	Transaction int64     `json:"transaction,omitempty"`
+	Transaction int64     `json:"build,omitempty"`
 	Product     string    `json:"product,omitempty"`
 	Upstream    string    `json:"upstream,omitempty"`
 	Path        string    `json:"path,omitempty"`

@@ -102,12 +102,12 @@ var causes = []cause{
 			f, p := nearIn(t, answer.Changed)
 			return fmt.Sprintf("it was in %s in %s, which has changed or gone since it was indexed", watchedName(f), term.Printable(p.Path))
 		},
-		remedy: do("Ask again when the folder has been scanned; the log says if the file was left out.", "symdepot usage"),
+		remedy: do("Ask again when the folder has been scanned; the log says if the file was left out.", "symdepot disk"),
 	}, {
 		word: "removed", is: func(t *why.Trace) bool { return len(t.Removed) > 0 },
 		text: func(t *why.Trace) string {
 			r := NewRemovedFile("", t.Removed[0])
-			return fmt.Sprintf("it was here, in transaction %d, which was %s", r.Transaction, term.Printable(tombstone(r)))
+			return fmt.Sprintf("it was here, in build %d, which was %s", r.Transaction, term.Printable(tombstone(r)))
 		},
 		remedy: removedRemedy,
 	}, {
@@ -283,10 +283,10 @@ func formRemedy(q Traced, t *why.Trace) (text, command string) {
 
 func removedRemedy(q Traced, t *why.Trace) (text, command string) {
 	if r := t.Removed[0].Removal; !r.Until.IsZero() {
-		act := "restore the transaction; that is possible until " + r.Until.UTC().Format("2006-01-02 15:04")
+		act := "restore the build; that is possible until " + r.Until.UTC().Format("2006-01-02 15:04")
 		return byOwner(q, act), ownerCommand(q, fmt.Sprintf("symdepot undo %d", r.Number))
 	}
-	return "The transaction cannot be restored. " + byOwner(q, "add the build again"), ownerCommand(q, addBuild)
+	return "The build cannot be restored. " + byOwner(q, "add the build again"), ownerCommand(q, addBuild)
 }
 
 func findByID(_ Traced, t *why.Trace) (text, command string) {

@@ -168,7 +168,7 @@ func objectItem(h answer.LookupHit, what string) TraceItem {
 	case i.SHA256 == "":
 		i.Says += ", in the served folder " + term.Printable(strings.SplitN(h.Path, "/", 2)[0])
 	case h.Number > 0:
-		i.Says += fmt.Sprintf(", transaction %d of %s", h.Number, day(h.Added))
+		i.Says += fmt.Sprintf(", build %d of %s", h.Number, day(h.Added))
 	}
 	return i
 }
@@ -179,7 +179,7 @@ func nearStep(t *why.Trace) *TraceStep {
 	for _, f := range t.Removed {
 		r := NewRemovedFile("", f)
 		name := term.Printable(r.Name)
-		says := fmt.Sprintf("%s %s: transaction %d was %s", name, term.Printable(r.ID), r.Transaction, term.Printable(tombstone(r)))
+		says := fmt.Sprintf("%s %s: build %d was %s", name, term.Printable(r.ID), r.Transaction, term.Printable(tombstone(r)))
 		s.Items = append(s.Items, TraceItem{
 			Mark: MarkWarn, What: "removed", Says: says, Name: name, ID: r.ID, Kind: r.Kind, SHA256: r.SHA256,
 			Transaction: r.Transaction, Product: term.Printable(r.Product), Since: r.Removed, Until: r.Until,

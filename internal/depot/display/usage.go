@@ -20,7 +20,7 @@ type Usage struct {
 	Cached   int64     `json:"cached"`  // held only by cached files and unfinished pushes
 	Garbage  int64     `json:"garbage"` // freed by gc now
 	Trash    int64     `json:"trash"`   // freed by gc after the trash
-	InTrash  int       `json:"transactions_in_trash"`
+	InTrash  int       `json:"builds_in_trash"`
 	Plan     *PlanSum  `json:"plan,omitempty"` // removals that the policy plans
 	Products []Share   `json:"products"`
 	Versions []Share   `json:"versions"`
@@ -61,7 +61,7 @@ func newInPlace(s *inplace.Status) InPlace {
 
 // PlanSum is the sum of the removals that a policy plans, in JSON.
 type PlanSum struct {
-	Transactions int   `json:"transactions"`
+	Transactions int   `json:"builds"`
 	Frees        int64 `json:"frees"`
 }
 
@@ -71,7 +71,7 @@ type Share struct {
 	Version      *string `json:"version,omitempty"`
 	Class        *string `json:"class,omitempty"`
 	Kind         *string `json:"kind,omitempty"`
-	Transactions int     `json:"transactions,omitempty"`
+	Transactions int     `json:"builds,omitempty"`
 	// Own is the space that nothing else of the list holds, Shared the space that others hold too.
 	Own    int64 `json:"own"`
 	Shared int64 `json:"shared"`
@@ -122,11 +122,11 @@ func shares(list []lifecycle.Share, key func(*lifecycle.Share, *Share)) []Share 
 // Print prints the usage for people: the sums, and the shares of what by names:
 // product, version, class or kind. It prints at most limit shares; 0: all.
 func (l Usage) Print(w io.Writer, by string, limit int) error {
-	fmt.Fprintf(w, "live transactions %s, cached files %s, in the trash %s (%s), free after gc %s\n", term.Size(l.Live), term.Size(l.Cached),
-		term.Size(l.Trash), term.Count(int64(l.InTrash), "transaction"), term.Size(l.Garbage))
+	fmt.Fprintf(w, "live builds %s, cached files %s, in the trash %s (%s), free after gc %s\n", term.Size(l.Live), term.Size(l.Cached),
+		term.Size(l.Trash), term.Count(int64(l.InTrash), "build"), term.Size(l.Garbage))
 	if l.Plan != nil {
 		fmt.Fprintf(w, "the policy would remove %s and free %s; symdepot policy preview shows which\n",
-			term.Count(int64(l.Plan.Transactions), "transaction"), term.Size(l.Plan.Frees))
+			term.Count(int64(l.Plan.Transactions), "build"), term.Size(l.Plan.Frees))
 	}
 	if l.Cold != nil {
 		fmt.Fprintln(w, "cold files: "+l.ColdText())
@@ -135,12 +135,12 @@ func (l Usage) Print(w io.Writer, by string, limit int) error {
 		fmt.Fprintln(w, l.Cost.Text())
 	}
 	fmt.Fprintln(w)
-	list, columns := l.Products, []string{"PRODUCT", "TRANSACTIONS", "OWN", "SHARED", "QUOTA"}
+	list, columns := l.Products, []string{"PRODUCT", "BUILDS", "OWN", "SHARED", "QUOTA"}
 	switch by {
 	case "version":
-		list, columns = l.Versions, []string{"PRODUCT", "VERSION", "TRANSACTIONS", "OWN", "SHARED"}
+		list, columns = l.Versions, []string{"PRODUCT", "VERSION", "BUILDS", "OWN", "SHARED"}
 	case "class":
-		list, columns = l.Classes, []string{"CLASS", "TRANSACTIONS", "OWN", "SHARED"}
+		list, columns = l.Classes, []string{"CLASS", "BUILDS", "OWN", "SHARED"}
 	case "kind":
 		list, columns = l.Kinds, []string{"KIND", "SIZE"}
 	}
@@ -194,7 +194,7 @@ func printInPlace(w io.Writer, list []InPlace) error {
 type UsageDay struct {
 	Day          string  `json:"day"`               // YYYY-MM-DD, UTC
 	Product      *string `json:"product,omitempty"` // missing: the whole depot
-	Transactions int64   `json:"transactions"`      // live ones
+	Transactions int64   `json:"builds"`            // live ones
 	Files        int64   `json:"files"`
 	Bytes        int64   `json:"bytes"` // disk space
 	Own          int64   `json:"own"`   // the part that no other product holds
@@ -225,9 +225,9 @@ func NewUsageDays(list []lifecycle.UsageDay) []UsageDay {
 
 // PrintUsageDays prints the usage of days for people.
 func PrintUsageDays(w io.Writer, list []UsageDay, product bool) error {
-	columns := []string{"DAY", "TRANSACTIONS", "FILES", "LIVE", "CACHED", "GARBAGE", "TRASH", "ADDED", "REMOVED"}
+	columns := []string{"DAY", "BUILDS", "FILES", "LIVE", "CACHED", "GARBAGE", "TRASH", "ADDED", "REMOVED"}
 	if product {
-		columns = []string{"DAY", "TRANSACTIONS", "FILES", "SIZE", "OWN", "ADDED", "REMOVED"}
+		columns = []string{"DAY", "BUILDS", "FILES", "SIZE", "OWN", "ADDED", "REMOVED"}
 	}
 	t := term.NewTable(w, columns...)
 	for _, u := range list {

@@ -12,10 +12,10 @@ import (
 // Print prints how many files were added and stored before, and which were left out,
 // and why.
 func (c *Counts) Print(w io.Writer) {
-	fmt.Fprintf(w, "  added          %s, %s\n", term.Count(c.Added.Files, "object"), term.Size(c.Added.Bytes))
-	fmt.Fprintf(w, "  already stored %s, %s (same bytes)\n", term.Count(c.Known.Files, "object"), term.Size(c.Known.Bytes))
+	fmt.Fprintf(w, "  added          %s, %s\n", term.Count(c.Added.Files, "file"), term.Size(c.Added.Bytes))
+	fmt.Fprintf(w, "  already stored %s, %s (same bytes)\n", term.Count(c.Known.Files, "file"), term.Size(c.Known.Bytes))
 	if c.Restored > 0 {
-		fmt.Fprintf(w, "  restored       %s whose stored bytes were damaged or missing\n", term.Count(c.Restored, "object"))
+		fmt.Fprintf(w, "  restored       %s whose stored bytes were damaged or missing\n", term.Count(c.Restored, "file"))
 	}
 	for _, line := range c.Flags {
 		fmt.Fprintf(w, "  note           %s\n", term.Printable(line))

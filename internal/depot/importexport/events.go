@@ -37,7 +37,7 @@ type Progress func(done, total int64)
 
 // Tally counts objects or files and their bytes.
 type Tally struct {
-	Files int64 `json:"objects"`
+	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`
 }
 

@@ -169,7 +169,7 @@ func TestRoundTrip(t *testing.T) {
 				}
 				again := importTree(t, copied, dir, l)
 				if again.Added.Files != 0 || again.Imported != 0 || again.Before == 0 {
-					t.Errorf("second import: %d files, %d transactions, %d before; want only files imported before", again.Added.Files, again.Imported, again.Before)
+					t.Errorf("second import: %d files, %d builds, %d before; want only files imported before", again.Added.Files, again.Imported, again.Before)
 				}
 			})
 		}
@@ -194,7 +194,7 @@ func importAll(t *testing.T, d *depot.Depot, dir string, l layout.Layout, files 
 	t.Helper()
 	r := importTree(t, d, dir, l)
 	if r.Skipped != 0 || r.LeftOut != 0 || r.Misplaced != 0 {
-		t.Errorf("import: %d skipped %v %v, %d transactions left out, %d misplaced %v; want none", r.Skipped, r.Notable, r.Reasons, r.LeftOut, r.Misplaced, r.MisplacedSome)
+		t.Errorf("import: %d skipped %v %v, %d builds left out, %d misplaced %v; want none", r.Skipped, r.Notable, r.Reasons, r.LeftOut, r.Misplaced, r.MisplacedSome)
 	}
 	if got := r.Added.Files + r.Known.Files; got == 0 {
 		t.Errorf("import: no object of %d files", files)
@@ -220,12 +220,12 @@ func TestExportBest(t *testing.T) {
 		shadowed, replaced int64
 		detail             string // of the event for the key
 	}{
-		{"one transaction", [][]string{{elf("prog-sha1"), elf("prog-sha1.stripped"), elf("prog-sha1.debug")}}, 1, 0,
-			elf("prog-sha1") + " is not written: " + elf("prog-sha1.debug") + " of transaction 1 is the better file for this key"},
+		{"one build", [][]string{{elf("prog-sha1"), elf("prog-sha1.stripped"), elf("prog-sha1.debug")}}, 1, 0,
+			elf("prog-sha1") + " is not written: " + elf("prog-sha1.debug") + " of build 1 is the better file for this key"},
 		{"the better file later", [][]string{{elf("prog-sha1")}, {elf("prog-sha1.stripped"), elf("prog-sha1.debug")}}, 0, 1,
-			elf("prog-sha1.debug") + " of transaction 2 replaces the different content of " + elf("prog-sha1") + " of transaction 1"},
+			elf("prog-sha1.debug") + " of build 2 replaces the different content of " + elf("prog-sha1") + " of build 1"},
 		{"the better file first", [][]string{{elf("prog-sha1.debug")}, {elf("prog-sha1.stripped")}, {elf("prog-sha1")}}, 1, 0,
-			elf("prog-sha1") + " is not written: " + elf("prog-sha1.debug") + " of transaction 1 is the better file for this key"},
+			elf("prog-sha1") + " is not written: " + elf("prog-sha1.debug") + " of build 1 is the better file for this key"},
 	} {
 		for _, compress := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s,compress=%v", c.name, compress), func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestExportBest(t *testing.T) {
 					t.Errorf("%s: the store has content %s, want %s, which the depot answers with", key, got, want)
 				}
 				if r, err := Export(t.Context(), d, txs, dir, opt); err != nil || r.Before != int64(len(txs)) || r.Written.Files+r.Shadowed+r.Replaced != 0 {
-					t.Errorf("second export: %d transactions before, %d files written, %d shadowed, %d replaced, error %v; want %d, 0, 0, 0, nil", r.Before, r.Written.Files, r.Shadowed, r.Replaced, err, len(txs))
+					t.Errorf("second export: %d builds before, %d files written, %d shadowed, %d replaced, error %v; want %d, 0, 0, 0, nil", r.Before, r.Written.Files, r.Shadowed, r.Replaced, err, len(txs))
 				}
 			})
 		}
@@ -304,18 +304,18 @@ func TestExportTransactions(t *testing.T) {
 			}
 			r, err := Export(t.Context(), d, txs, dir, ExportOptions{Layout: l})
 			if err != nil || r.Before != 2 || r.Written.Files != 0 {
-				t.Errorf("second export: %d transactions before, %d files written, error %v; want 2, 0, nil", r.Before, r.Written.Files, err)
+				t.Errorf("second export: %d builds before, %d files written, error %v; want 2, 0, nil", r.Before, r.Written.Files, err)
 			}
 			copied := newDepot(t)
 			importTree(t, copied, dir, l)
 			got, err := copied.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 			if err != nil || len(got) != 2 {
-				t.Fatalf("after the import: %d transactions, error %v; want 2", len(got), err)
+				t.Fatalf("after the import: %d builds, error %v; want 2", len(got), err)
 			}
 			slices.Reverse(got)
 			for i := range got {
 				if got[i].Product != txs[i].Product || got[i].Version != txs[i].Version || got[i].Comment != txs[i].Comment || !got[i].Time.Equal(txs[i].Time) {
-					t.Errorf("transaction %d: %+v, want the words and the date of %+v", i+1, got[i], txs[i])
+					t.Errorf("build %d: %+v, want the words and the date of %+v", i+1, got[i], txs[i])
 				}
 			}
 		})
@@ -409,7 +409,7 @@ func TestImportInterrupted(t *testing.T) {
 		t.Errorf("interrupted import: error %v, want %v", err, context.Canceled)
 	}
 	if txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{}); err != nil || len(txs) != 0 {
-		t.Errorf("interrupted import: %d transactions, error %v; want none", len(txs), err)
+		t.Errorf("interrupted import: %d builds, error %v; want none", len(txs), err)
 	}
 	if r := importTree(t, d, dir, layout.SymStore); r.Added.Files != 1 {
 		t.Errorf("repeated import: %d files, want 1", r.Added.Files)
@@ -466,7 +466,7 @@ func TestAddCounts(t *testing.T) {
 	}
 	dry, err := Add(t.Context(), nil, []string{dir}, AddOptions{DryRun: true})
 	if err != nil || dry.Transaction != 0 || dry.Added.Files == 0 {
-		t.Errorf("dry run without a depot: transaction %d, %d objects, error %v; want 0, some, nil", dry.Transaction, dry.Added.Files, err)
+		t.Errorf("dry run without a depot: build %d, %d objects, error %v; want 0, some, nil", dry.Transaction, dry.Added.Files, err)
 	}
 }
 

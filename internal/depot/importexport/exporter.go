@@ -85,7 +85,7 @@ func (ex *exporter) countOmitted(tx depot.Transaction, f depot.TxFile) {
 	ex.result.LeftOut++
 	ex.result.LeftOutKinds[f.Object.Kind.String()]++
 	ex.event(EventLeftOut, f.Path,
-		fmt.Sprintf("layout %s has no path for %s in transaction %d", ex.layout.Name(), f.Object.Kind, tx.Number), false)
+		fmt.Sprintf("layout %s has no path for %s in build %d", ex.layout.Name(), f.Object.Kind, tx.Number), false)
 }
 
 // place is a file to write.

@@ -149,7 +149,7 @@ func (im *importer) entry(ctx context.Context, st *symstore.Store, take taker, i
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, symstore.ErrDamaged) {
 			im.countSkipped(im.store+"/"+place,
-				"transaction "+id.String()+" lists a file that the store does not have: "+err.Error()+pointerHint(err), true)
+				"build "+id.String()+" lists a file that the store does not have: "+err.Error()+pointerHint(err), true)
 			return nil
 		}
 		return scan.ReadError{Err: err}

@@ -66,7 +66,7 @@ func TestImportRest(t *testing.T) {
 			for i := range 2 { // the second without a change
 				r := importTree(t, d, share, layout.SymStore)
 				if want := int64(1 - i); r.Imported != want || r.Before != int64(i) || r.Added.Files != 2*want || r.Skipped == 0 {
-					t.Errorf("import %d: %d transactions, %d before, %d files added, %d skipped; want %d, %d, %d, some", i+1, r.Imported, r.Before, r.Added.Files, r.Skipped, want, i, 2*want)
+					t.Errorf("import %d: %d builds, %d before, %d files added, %d skipped; want %d, %d, %d, some", i+1, r.Imported, r.Before, r.Added.Files, r.Skipped, want, i, 2*want)
 				}
 			}
 			if err := os.WriteFile(path, whole, 0o666); err != nil {
@@ -77,23 +77,23 @@ func TestImportRest(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r, err := dry.Run(d); err != nil || r.Imported != 1 || r.Before != 1 {
-				t.Errorf("dry run with the file: %d transactions, %d before, error %v; want 1, 1, nil", r.Imported, r.Before, err)
+				t.Errorf("dry run with the file: %d builds, %d before, error %v; want 1, 1, nil", r.Imported, r.Before, err)
 			}
 			if r := importTree(t, d, share, layout.SymStore); r.Imported != 1 || r.Before != 1 || r.Added.Files+r.Known.Files != 1 || r.Skipped != 0 {
-				t.Errorf("import with the file: %d transactions, %d before, %d files, %d skipped %v; want 1, 1, 1, 0", r.Imported, r.Before, r.Added.Files+r.Known.Files, r.Skipped, r.Notable)
+				t.Errorf("import with the file: %d builds, %d before, %d files, %d skipped %v; want 1, 1, 1, 0", r.Imported, r.Before, r.Added.Files+r.Known.Files, r.Skipped, r.Notable)
 			}
 			if _, ok := depotAnswer(t, d, layout.SymStore, key+"b.pdb"); !ok {
 				t.Error("the file that was missing in the first import is not in the depot after the last")
 			}
 			if r := importTree(t, d, share, layout.SymStore); r.Imported != 0 || r.Before != 1 || r.Skipped != 0 {
-				t.Errorf("import after that: %d transactions, %d before, %d skipped; want 0, 1, 0", r.Imported, r.Before, r.Skipped)
+				t.Errorf("import after that: %d builds, %d before, %d skipped; want 0, 1, 0", r.Imported, r.Before, r.Skipped)
 			}
 			txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 			if err != nil || len(txs) != 2 {
-				t.Fatalf("%d transactions, error %v; want 2", len(txs), err)
+				t.Fatalf("%d builds, error %v; want 2", len(txs), err)
 			}
 			if a, b := txs[0], txs[1]; a.Product != b.Product || a.Version != b.Version || a.Comment != b.Comment || !a.Time.Equal(b.Time) {
-				t.Errorf("the second transaction is %+v, want the words and the date of %+v", a, b)
+				t.Errorf("the second build is %+v, want the words and the date of %+v", a, b)
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func TestDryImportEmpty(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r, err := im.Run(d); err != nil || r.Imported != 0 || r.Skipped != 1 {
-			t.Errorf("import of a pointer that is not followed, dry run %v: %d transactions, %d skipped, error %v; want 0, 1, nil", dry, r.Imported, r.Skipped, err)
+			t.Errorf("import of a pointer that is not followed, dry run %v: %d builds, %d skipped, error %v; want 0, 1, nil", dry, r.Imported, r.Skipped, err)
 		}
 		if !strings.Contains(detail, `"\\hub\builds\a.pdb" lies outside`) || !strings.Contains(detail, "--pointer-root") {
 			t.Errorf("the pointer is skipped for %q, want its target as it is written, and the option that allows it", detail)

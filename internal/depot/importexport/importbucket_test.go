@@ -123,7 +123,7 @@ func TestImportBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Imported != 1 || r.Before != 1 || r.Added.Files != 1 || r.Misplaced != 0 || r.Skipped != 4 || !strings.HasPrefix(r.Store, "s3://symbols/a/v1") || strings.Contains(r.Store, "?") {
-		t.Errorf("the second import: %+v, want 1 transaction and file, 1 before, 4 names skipped, the address without the endpoint", r)
+		t.Errorf("the second import: %+v, want 1 build and file, 1 before, 4 names skipped, the address without the endpoint", r)
 	}
 	for _, path := range []string{bucketPDB, bucketEXE} {
 		if _, ok := depotAnswer(t, d, layout.SymStore, path); !ok {

@@ -117,7 +117,7 @@ func (im *importer) omitted(name string, err error) error {
 		return err
 	}
 	im.failed++
-	im.countSkipped(im.store+" "+name, "the transaction was omitted: "+err.Error(), true)
+	im.countSkipped(im.store+" "+name, "the build was omitted: "+err.Error(), true)
 	return nil
 }
 

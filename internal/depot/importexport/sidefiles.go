@@ -108,7 +108,7 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 				plain += from.Size
 				ex.event(EventWritten, e.Dest, "", false)
 			case symstore.EventFailed:
-				ex.event(EventFailedFile, fmt.Sprintf("%s in transaction %d", cmp.Or(from.Path, e.Path), tx.Number), e.Err.Error(), true)
+				ex.event(EventFailedFile, fmt.Sprintf("%s in build %d", cmp.Or(from.Path, e.Path), tx.Number), e.Err.Error(), true)
 			}
 		},
 	}
@@ -182,7 +182,7 @@ func (ex *exporter) choose(tx depot.Transaction, known bool) error {
 			default:
 				ex.result.Replaced++
 				ex.event(EventReplaced, at,
-					fmt.Sprintf("%s of transaction %d replaces the different content of %s of transaction %d", f.Path, tx.Number, have.Path, have.tx),
+					fmt.Sprintf("%s of build %d replaces the different content of %s of build %d", f.Path, tx.Number, have.Path, have.tx),
 					true)
 			}
 		}
@@ -194,7 +194,7 @@ func (ex *exporter) choose(tx depot.Transaction, known bool) error {
 func (ex *exporter) shadow(at string, f depot.TxFile, better chosen) {
 	ex.result.Shadowed++
 	ex.event(EventShadowed, at,
-		fmt.Sprintf("%s is not written: %s of transaction %d is the better file for this key", f.Path, better.Path, better.tx),
+		fmt.Sprintf("%s is not written: %s of build %d is the better file for this key", f.Path, better.Path, better.tx),
 		false)
 }
 

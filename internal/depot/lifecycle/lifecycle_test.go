@@ -77,7 +77,7 @@ func (w *world) has(t *testing.T, when string, body []byte, want bool) {
 func (w *world) remove(t *testing.T, number int64) {
 	t.Helper()
 	if tx, err := w.Remove(t.Context(), number, "anna"); err != nil || tx.Number != number || tx.Removed.IsZero() {
-		t.Fatalf("remove: %+v, %v; want the removed transaction %d", tx, err, number)
+		t.Fatalf("remove: %+v, %v; want the removed build %d", tx, err, number)
 	}
 }
 
@@ -127,10 +127,10 @@ func TestTrashWithoutPolicy(t *testing.T) {
 		w.remove(t, w.numbers[0])
 		w.Later(time.Duration(retention.DefaultTrash) - time.Second)
 		if got, err := w.Collect(t.Context(), lifecycle.CollectOptions{}); err != nil || got.Contents != 0 || len(got.Trash) != 1 {
-			t.Errorf("policy %q: collected before the end of the trash: %+v, %v; want no content, and 1 transaction in the trash", policy, got, err)
+			t.Errorf("policy %q: collected before the end of the trash: %+v, %v; want no content, and 1 build in the trash", policy, got, err)
 		}
 		if tx, err := w.Undo(t.Context(), w.numbers[0], "anna"); err != nil || !tx.Removed.IsZero() {
-			t.Errorf("policy %q: undo before the end of the trash: %+v, %v; want the live transaction", policy, tx, err)
+			t.Errorf("policy %q: undo before the end of the trash: %+v, %v; want the live build", policy, tx, err)
 		}
 		w.has(t, "after undo", w.own[0], true)
 		w.remove(t, w.numbers[0])
@@ -211,7 +211,7 @@ func TestTrash(t *testing.T) {
 			w := newWorld(t, "trash: 7d")
 			w.remove(t, w.numbers[0])
 			if list, contents, space, err := w.Trash(t.Context()); err != nil || len(list) != 1 || contents != 1 || space < int64(len(w.own[0])) {
-				t.Errorf("the trash: %+v, %d contents of %d bytes, %v; want one transaction that holds back its own file, in whole blocks", list, contents, space, err)
+				t.Errorf("the trash: %+v, %d contents of %d bytes, %v; want one build that holds back its own file, in whole blocks", list, contents, space, err)
 			}
 			w.Later(c.later)
 			if got, err := w.Collect(t.Context(), lifecycle.CollectOptions{EmptyTrash: c.empty}); err != nil || (got.Contents == 1) != c.freed || (len(got.Trash) == 0) != c.freed {
@@ -221,16 +221,16 @@ func TestTrash(t *testing.T) {
 			tx, err := w.Undo(t.Context(), w.numbers[0], "anna")
 			if c.freed {
 				if gone, ok := errors.AsType[*lifecycle.NotInTrashError](err); !ok || gone.Number != w.numbers[0] {
-					t.Errorf("undo: %v, want a *NotInTrashError of transaction %d", err, w.numbers[0])
+					t.Errorf("undo: %v, want a *NotInTrashError of build %d", err, w.numbers[0])
 				}
 			} else if err != nil || tx.Number != w.numbers[0] || !tx.Removed.IsZero() {
-				t.Errorf("undo: %+v, %v; want the transaction, which is not removed any more", tx, err)
+				t.Errorf("undo: %+v, %v; want the build, which is not removed any more", tx, err)
 			}
 		})
 	}
 	w := newWorld(t, "trash: 7d")
 	if _, err := w.Undo(t.Context(), 99, "anna"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("undo of an unknown transaction: %v, want fs.ErrNotExist", err)
+		t.Errorf("undo of an unknown build: %v, want fs.ErrNotExist", err)
 	}
 	var not *lifecycle.NotInTrashError
 	if _, err := w.Undo(t.Context(), w.numbers[0], "anna"); !errors.As(err, &not) || !not.Removed.IsZero() {
@@ -260,7 +260,7 @@ func TestPurge(t *testing.T) {
 	}
 	w := newWorld(t)
 	if _, err := w.Purge(t.Context(), 99, "anna", ""); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("purge of an unknown transaction: %v, want fs.ErrNotExist", err)
+		t.Errorf("purge of an unknown build: %v, want fs.ErrNotExist", err)
 	}
 }
 
@@ -354,10 +354,10 @@ func TestApply(t *testing.T) {
 	}
 	a, err := w.Apply(t.Context(), p.Ticket.Number, 3, "anna")
 	if err != nil || a.Run.Removed != 3 || a.Skipped != 0 {
-		t.Errorf("apply: %+v, %v; want 3 transactions removed", a, err)
+		t.Errorf("apply: %+v, %v; want 3 builds removed", a, err)
 	}
 	if list, _, _, err := w.Trash(t.Context()); err != nil || len(list) != 3 {
-		t.Errorf("%d transactions are in the trash, %v; want 3", len(list), err)
+		t.Errorf("%d builds are in the trash, %v; want 3", len(list), err)
 	}
 	if runs, err := w.Runs(t.Context(), 0, 10); err != nil || len(runs) != 1 || runs[0].Who != "anna" || runs[0].Kind != "apply" {
 		t.Errorf("runs: %+v, %v; want that of anna", runs, err)
@@ -378,7 +378,7 @@ func TestApplyEnds(t *testing.T) {
 	}
 	for _, n := range w.numbers {
 		if tx, err := w.DB.Show(t.Context(), n, nil); err != nil || !tx.Removed.IsZero() {
-			t.Errorf("transaction %d: %+v, %v; want that it is there", n, tx, err)
+			t.Errorf("build %d: %+v, %v; want that it is there", n, tx, err)
 		}
 	}
 }
@@ -408,7 +408,7 @@ func TestScheduled(t *testing.T) {
 			runs("a day later", 1)
 			runs("again", 1)
 			if list, _, _, err := w.Trash(t.Context()); err != nil || len(list) != c.removed {
-				t.Errorf("%d transactions are in the trash, %v; want %d", len(list), err, c.removed)
+				t.Errorf("%d builds are in the trash, %v; want %d", len(list), err, c.removed)
 			}
 		})
 	}
@@ -475,7 +475,7 @@ func TestUsage(t *testing.T) {
 		t.Errorf("products %+v, want %+v", u.Products, want)
 	}
 	if u.Live != own+shared || u.Trash != int64(len(w.own[2])) || u.InTrash != 1 || u.Garbage != 0 || u.Bucket {
-		t.Errorf("%+v, want %d bytes live and %d in the trash, of one transaction", u, own+shared, len(w.own[2]))
+		t.Errorf("%+v, want %d bytes live and %d in the trash, of one build", u, own+shared, len(w.own[2]))
 	}
 	w.remove(t, other)
 	if u, err = w.Usage(t.Context()); err != nil || len(u.Products) != 1 || u.Products[0].Own != own+shared {
@@ -499,7 +499,7 @@ func TestUsageOverTime(t *testing.T) {
 	}
 	for _, d := range days {
 		if d.Transactions != 3 || d.Bytes == 0 {
-			t.Errorf("a day: %+v, want 3 transactions and their bytes", d)
+			t.Errorf("a day: %+v, want 3 builds and their bytes", d)
 		}
 	}
 	if len(days) != 2 {

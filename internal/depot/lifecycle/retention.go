@@ -257,7 +257,7 @@ type UnfinishedError struct {
 }
 
 func (e *UnfinishedError) Error() string {
-	return fmt.Sprintf("plan %s was applied in part: %d of %d transactions were removed; symdepot policy apply %s removes the others: %v",
+	return fmt.Sprintf("plan %s was applied in part: %d of %d builds were removed; symdepot policy apply %s removes the others: %v",
 		e.Plan, e.Removed, e.Of, e.Plan, e.Cause)
 }
 

@@ -56,7 +56,7 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 			err = r.cold.Warm(ctx, row, nil)
 		}
 		if err != nil {
-			return p, fmt.Errorf("transaction %d stays, because other contents are built from its contents and cannot be made plain now: %w",
+			return p, fmt.Errorf("build %d stays, because other contents are built from its contents and cannot be made plain now: %w",
 				number, err)
 		}
 	}
@@ -76,7 +76,7 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 		return p, err
 	}
 	p.Transaction = t
-	r.log.Warn("a transaction was purged", "transaction", number, "by", who, "detail", detail)
+	r.log.Warn("a build was purged", "build", number, "by", who, "detail", detail)
 	drop := func() error {
 		n, err := r.db.DropContents(ctx, refs, r.now(), content.Deleter(ctx, r.blobs, func(blob.Ref) { p.InUse++ }))
 		p.Contents += int64(n)
@@ -88,7 +88,7 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 	for _, ref := range refs {
 		r.cold.Store().Forget(ref)
 		if err := r.cold.Free(ctx, ref); err != nil {
-			return p, fmt.Errorf("transaction %d is removed, and content %s stays as long as cold contents are built from it: %w", number, ref, err)
+			return p, fmt.Errorf("build %d is removed, and content %s stays as long as cold contents are built from it: %w", number, ref, err)
 		}
 	}
 	return p, drop()
@@ -99,7 +99,7 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 func (r *Retention) Undo(ctx context.Context, number int64, who string) (record.Transaction, error) {
 	t, err := r.db.Trash.Undo(ctx, number)
 	if err == nil {
-		r.log.Info("a transaction was restored", "transaction", number, "by", who)
+		r.log.Info("a build was restored", "build", number, "by", who)
 	}
 	return t, err
 }

@@ -39,7 +39,7 @@ func total(files [][]byte) (n int64) {
 func holds(t *testing.T, r *hometest.Home, files [][]byte, transactions int64) {
 	t.Helper()
 	if s, err := r.DB.Stats(t.Context()); err != nil || s.Transactions != transactions || s.Contents != int64(len(files)) {
-		t.Errorf("%s: %+v, %v; want %d transactions with %d contents", r.Name, s, err, transactions, len(files))
+		t.Errorf("%s: %+v, %v; want %d builds with %d contents", r.Name, s, err, transactions, len(files))
 	}
 	for i, body := range files {
 		f, err := r.Contents.Open(t.Context(), hometest.Content(body))
@@ -68,7 +68,7 @@ func TestRun(t *testing.T) {
 	holds(t, to, files, 2)
 	holds(t, from, files, 2)
 	if _, err := from.DB.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{hometest.Entry(t, files[0])}}, nil); err == nil {
-		t.Error("the old depot takes a transaction, want that it can only be read")
+		t.Error("the old depot takes a build, want that it can only be read")
 	}
 	from.Close()
 	if _, err := home.Open(t.Context(), from.Dir, home.Options{}); err == nil || !strings.Contains(err.Error(), to.Dir) {

@@ -60,9 +60,9 @@ func (p *Policy) Confirm(s *State, t Ticket, yesRemove int) (*Plan, error) {
 		return nil, err
 	}
 	if now := plan.Ticket(); now.Digest != t.Digest {
-		what := "other transactions would be removed now, or other bytes would be freed"
+		what := "other builds would be removed now, or other bytes would be freed"
 		if now.Builds != t.Builds {
-			what = fmt.Sprintf("it would remove %d transactions now, not %d", now.Builds, t.Builds)
+			what = fmt.Sprintf("it would remove %d builds now, not %d", now.Builds, t.Builds)
 		}
 		return nil, fmt.Errorf("plan %s: %w: the depot was changed after the preview, and %s%s", t.Number, ErrStale, what, again)
 	}
@@ -78,13 +78,13 @@ func (p *Plan) Allowed(policy *Policy, yesRemove int) error {
 	case yesRemove == builds:
 		return nil
 	case yesRemove != 0:
-		return fmt.Errorf("plan %s: %w: it removes %d transactions, not %d; nothing was removed", number, ErrBrake, builds, yesRemove)
+		return fmt.Errorf("plan %s: %w: it removes %d builds, not %d; nothing was removed", number, ErrBrake, builds, yesRemove)
 	case len(p.Brake) == 0:
 		return nil
 	}
 	var list []string
 	for _, b := range p.Brake[:min(len(p.Brake), 5)] {
-		list = append(list, fmt.Sprintf("%d of %d transactions and %d of %d bytes of product %q", b.Removed, b.Live, b.Bytes, b.Total, b.Product))
+		list = append(list, fmt.Sprintf("%d of %d builds and %d of %d bytes of product %q", b.Removed, b.Live, b.Bytes, b.Total, b.Product))
 	}
 	if n := len(p.Brake) - len(list); n > 0 {
 		list = append(list, fmt.Sprintf("%d more products", n))
@@ -150,9 +150,9 @@ func (p *Plan) Tombstones(by string, at time.Time) []Tombstone {
 func (t *Transaction) CheckUndo() error {
 	switch {
 	case t.live():
-		return fmt.Errorf("transaction %d was not removed", t.Number)
+		return fmt.Errorf("build %d was not removed", t.Number)
 	case t.TrashUntil.IsZero():
-		return fmt.Errorf("transaction %d was removed on %s and is not in the trash: its list of files is gone; push the build again",
+		return fmt.Errorf("build %d was removed on %s and is not in the trash: its list of files is gone; push the build again",
 			t.Number, t.Removed.UTC().Format(time.DateOnly))
 	}
 	return nil
@@ -164,7 +164,7 @@ func (t *Transaction) CheckRemove(now time.Time) error {
 	if !ok {
 		return nil
 	}
-	text := fmt.Sprintf("transaction %d is held", t.Number)
+	text := fmt.Sprintf("build %d is held", t.Number)
 	if h.By != "" {
 		text += " by " + h.By
 	}

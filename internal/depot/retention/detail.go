@@ -42,7 +42,7 @@ func (p *Plan) Detail(v *Verdict) string {
 	case Used:
 		return fmt.Sprintf("%s, kept for %s after the last use", v.use(), span(time.Duration(v.rules.KeepUsed)))
 	case Needed:
-		return fmt.Sprintf("needed by transaction %d", v.NeededBy)
+		return fmt.Sprintf("needed by build %d", v.NeededBy)
 	case Cap:
 		c := p.Caps[v.CapOf]
 		return fmt.Sprintf("%s is above its cap of %s; %s", strings.TrimSpace(string(c.Scope)+" "+c.Name), term.ByteSize(c.Limit), v.use())

@@ -68,6 +68,6 @@ func ExampleTransaction_CheckRemove() {
 	fmt.Println(t.CheckRemove(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)))
 	fmt.Println(t.CheckUndo())
 	// Output:
-	// transaction 4650 is held by anna: 1.2 GA; an administrator can release it with symdepot unhold 4650
-	// transaction 4650 was not removed
+	// build 4650 is held by anna: 1.2 GA; an administrator can release it with symdepot unhold 4650
+	// build 4650 was not removed
 }

@@ -103,7 +103,7 @@ func (s *State) removal(number int64, purge bool) (*Removal, error) {
 	}
 	i := slices.IndexFunc(list, func(t *Transaction) bool { return t.Number == number })
 	if i < 0 {
-		return nil, fmt.Errorf("transaction %d is neither live nor in the trash", number)
+		return nil, fmt.Errorf("build %d is neither live nor in the trash", number)
 	}
 	g, err := newGraph(s, list)
 	if err != nil {

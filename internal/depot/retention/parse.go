@@ -289,7 +289,7 @@ func (d *decoder) class(n *yaml.Node, at string) (c Class, ok bool) {
 		d.fail(n.Line, at, "the key name is missing")
 	}
 	if rule > 0 && c.forever() {
-		d.fail(rule, at, "the keep rules keep nothing, so every transaction of the class would be removed; "+
+		d.fail(rule, at, "the keep rules keep nothing, so every build of the class would be removed; "+
 			"set one above 0, or leave them out to keep the class forever")
 	}
 	return c, ok

@@ -20,7 +20,7 @@ const example = `retention:
     - {name: release, match: {branch: "release/*"}}            # no keep rule: forever
     - {name: nightly, match: {branch: main}, keep_last: 20, keep_within: 14d, keep_used: 30d, cap: 2TiB}
     - {name: try,     keep_within: 28d}
-  default: forever               # a transaction that no class matches
+  default: forever               # a build that no class matches
   products: {Game: {cap: 4TiB}}  # caps may stand at class, product and the depot
   min_age: 1d
   floor: 1
@@ -129,7 +129,7 @@ func TestParseFaults(t *testing.T) {
 		{class("{name: a, match: {brnch: main}}"), "retention.classes[0].match.brnch: no such key; the nearest is branch"},
 		{class("{name: a, match: {branch: ''}}"), "retention.classes[0].match.branch: a pattern is expected"},
 		{class("{name: a, match: main}"), "retention.classes[0].match: a map is expected, with keys such as product"},
-		{class("name: a\n      keep_last: 0"), "p.yml:4: retention.classes[0]: the keep rules keep nothing, so every transaction of the class would be removed"},
+		{class("name: a\n      keep_last: 0"), "p.yml:4: retention.classes[0]: the keep rules keep nothing, so every build of the class would be removed"},
 		{class("{name: a, keep_within: 0s, keep_used: 0s}"), "the keep rules keep nothing"},
 		{class("{name: a, keep_last: }"), "retention.classes[0].keep_last: the value is missing"},
 		{"retention: {products: {" + strings.Repeat("x, ", 100) + "}}", "more errors follow"},

@@ -53,7 +53,7 @@ func drawPolicy(t *rapid.T, caps bool) *Policy {
 
 func drawState(t *rapid.T) *State {
 	r, s := random(t, "state"), &State{}
-	contents, n := rapid.IntRange(1, 30).Draw(t, "contents"), rapid.IntRange(0, 25).Draw(t, "transactions")
+	contents, n := rapid.IntRange(1, 30).Draw(t, "contents"), rapid.IntRange(0, 25).Draw(t, "builds")
 	for range contents {
 		size := int64(r.IntN(100))
 		c := Content{Size: size, Stored: (size + 7) / 8 * 8, Pinned: r.IntN(10) == 0}
@@ -159,25 +159,25 @@ func TestPlanProperties(t *testing.T) {
 			v := &plan.Verdicts[i]
 			kept[v.Number] = v.Reason.Keeps()
 			if !v.Removed.IsZero() {
-				t.Fatalf("a verdict on transaction %d, which was removed before, want none", v.Number)
+				t.Fatalf("a verdict on build %d, which was removed before, want none", v.Number)
 			}
 			if plan.Detail(v) == "" {
-				t.Fatalf("transaction %d: no explanation", v.Number)
+				t.Fatalf("build %d: no explanation", v.Number)
 			}
 			if v.Reason.Keeps() {
 				continue
 			}
 			if _, is := v.Held(now); is {
-				t.Fatalf("held transaction %d is removed, want it kept", v.Number)
+				t.Fatalf("held build %d is removed, want it kept", v.Number)
 			}
 			if _, rules := p.Rules(v.Class); !rules || v.Open || v.Age < time.Duration(p.MinAge) {
-				t.Fatalf("transaction %d is removed, want it kept: it is younger than min_age, or its class has no rule", v.Number)
+				t.Fatalf("build %d is removed, want it kept: it is younger than min_age, or its class has no rule", v.Number)
 			}
 		}
 		for _, v := range plan.Verdicts {
 			for _, n := range v.Needs {
 				if is, live := kept[n]; kept[v.Number] && live && !is {
-					t.Fatalf("transaction %d is kept and needs %d, want that kept too", v.Number, n)
+					t.Fatalf("build %d is kept and needs %d, want that kept too", v.Number, n)
 				}
 			}
 		}
@@ -200,7 +200,7 @@ func TestPlanProperties(t *testing.T) {
 		for v := range plan.Removed() {
 			sum += v.Alone.Stored
 			if stored, _ := freed(s, live, held(s, func(t *Transaction) bool { return t.live() && t.Number != v.Number })); stored != v.Alone.Stored {
-				t.Fatalf("transaction %d alone frees %+v, want %d bytes", v.Number, v.Alone, stored)
+				t.Fatalf("build %d alone frees %+v, want %d bytes", v.Number, v.Alone, stored)
 			}
 		}
 		if sum > plan.Frees.Stored || plan.Shared() < 0 {
@@ -329,7 +329,7 @@ func TestMoreRulesKeepMore(t *testing.T) {
 		}
 		for v := range mustPlan(t, &more, &state).Removed() {
 			if was := plan.Why(v.Number); was.Reason.Keeps() {
-				t.Fatalf("with more %s, transaction %d is removed, want it kept as before: %s", what, v.Number, was.Reason)
+				t.Fatalf("with more %s, build %d is removed, want it kept as before: %s", what, v.Number, was.Reason)
 			}
 		}
 	})
@@ -424,11 +424,11 @@ func TestDetails(t *testing.T) {
 	} {
 		v := plan.Why(number)
 		if got := v.Reason.String() + ": " + plan.Detail(v); got != want {
-			t.Errorf("transaction %d: %q, want %q", number, got, want)
+			t.Errorf("build %d: %q, want %q", number, got, want)
 		}
 	}
 	if plan.Why(99) != nil {
-		t.Error("a verdict on an unknown transaction")
+		t.Error("a verdict on an unknown build")
 	}
 }
 
@@ -490,7 +490,7 @@ func TestConfirm(t *testing.T) {
 		}
 	}
 	_, err := p.Confirm(s, ticket, 0)
-	if want := "policy apply " + ticket.Number + " --yes-remove 3"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `3 of 5 transactions and 60 of 200 bytes of product "G"`) {
+	if want := "policy apply " + ticket.Number + " --yes-remove 3"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `3 of 5 builds and 60 of 200 bytes of product "G"`) {
 		t.Errorf("the brake says %v, want %q", err, want)
 	}
 
@@ -552,7 +552,7 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("removal of 1: %+v, %v, want %+v", r, err, want)
 	}
 	if _, err := s.Removal(9); err == nil {
-		t.Error("the removal of an unknown transaction is no error")
+		t.Error("the removal of an unknown build is no error")
 	}
 	if err := after.Transactions[0].CheckUndo(); err != nil {
 		t.Errorf("undo: %v", err)
@@ -565,7 +565,7 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("undo of an old removal: %v, want that its list of files is gone", err)
 	}
 	old.Holds = []Hold{{By: "anna", Reason: "1.2 GA"}}
-	if err := old.CheckRemove(now); err == nil || !strings.Contains(err.Error(), "transaction 3 is held by anna: 1.2 GA") {
+	if err := old.CheckRemove(now); err == nil || !strings.Contains(err.Error(), "build 3 is held by anna: 1.2 GA") {
 		t.Errorf("removal of a held one: %v, want who holds it and why", err)
 	}
 	if err := after.Transactions[1].CheckRemove(now); err != nil {
@@ -585,7 +585,7 @@ func TestHold(t *testing.T) {
 	}
 	x := Transaction{Holds: []Hold{{Name: "a", Until: at(101)}, {Name: "b"}, {Name: "c", Until: at(99)}}}
 	if h, ok := x.Held(now); !ok || h.Name != "b" {
-		t.Errorf("the transaction is held by %+v, want the hold without an end", h)
+		t.Errorf("the build is held by %+v, want the hold without an end", h)
 	}
 }
 
@@ -703,12 +703,12 @@ func TestLargeDepot(t *testing.T) {
 		}
 	}
 	allocated := after.TotalAlloc - before.TotalAlloc
-	t.Logf("100,000 transactions with 2,000,000 files: %v, %d MiB allocated", best, allocated>>20)
+	t.Logf("100,000 builds with 2,000,000 files: %v, %d MiB allocated", best, allocated>>20)
 	if best > most {
-		t.Errorf("a plan for 100,000 transactions takes %v, want %v at most", best, most)
+		t.Errorf("a plan for 100,000 builds takes %v, want %v at most", best, most)
 	}
 	if allocated > 256<<20 {
-		t.Errorf("a plan for 100,000 transactions allocates %d MiB, want 256 MiB at most", allocated>>20)
+		t.Errorf("a plan for 100,000 builds allocates %d MiB, want 256 MiB at most", allocated>>20)
 	}
 }
 

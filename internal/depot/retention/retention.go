@@ -159,11 +159,11 @@ func (s *State) check() error {
 	for i := range s.Transactions {
 		t := &s.Transactions[i]
 		if t.Number <= 0 {
-			return fmt.Errorf("transaction %d: a number above 0 is expected", t.Number)
+			return fmt.Errorf("build %d: a number above 0 is expected", t.Number)
 		}
 		for _, c := range t.Contents {
 			if c >= n {
-				return fmt.Errorf("transaction %d refers to content %d of %d", t.Number, c, n)
+				return fmt.Errorf("build %d refers to content %d of %d", t.Number, c, n)
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func (s *State) sorted(keep func(*Transaction) bool) ([]*Transaction, error) {
 	slices.SortFunc(list, func(a, b *Transaction) int { return cmp.Compare(a.Number, b.Number) })
 	for i := 1; i < len(list); i++ {
 		if list[i].Number == list[i-1].Number {
-			return nil, fmt.Errorf("transaction %d occurs twice", list[i].Number)
+			return nil, fmt.Errorf("build %d occurs twice", list[i].Number)
 		}
 	}
 	return list, nil

@@ -121,7 +121,7 @@ func vectorTransaction(t *testing.T, n int, text string) Transaction {
 	t.Helper()
 	m := vectorTx.FindStringSubmatch(text)
 	if m == nil {
-		t.Fatalf("vector %d: transaction %q, want the form of the other vectors", n, text)
+		t.Fatalf("vector %d: build %q, want the form of the other vectors", n, text)
 	}
 	x := Transaction{Number: number[int64](t, m[1]), Product: "G", Version: m[1], Branch: "main", Class: "nightly", Time: at(number[float64](t, m[2]))}
 	x.Arrived = x.Time
@@ -202,7 +202,7 @@ func TestVectors(t *testing.T) {
 			}
 			for tx, want := range alone[n] {
 				if got := plan.Why(tx).Alone.Stored; got != want {
-					t.Errorf("vector %d: transaction %d alone frees %d bytes, want %d", n, tx, got, want)
+					t.Errorf("vector %d: build %d alone frees %d bytes, want %d", n, tx, got, want)
 				}
 			}
 			if plan.FreesNow != plan.Frees {
@@ -217,7 +217,7 @@ func TestVectors(t *testing.T) {
 				t.Fatal(err)
 			}
 			if again.Builds() > 0 {
-				t.Errorf("vector %d: a second run removes %d transactions, want none", n, again.Builds())
+				t.Errorf("vector %d: a second run removes %d builds, want none", n, again.Builds())
 			}
 			// Neither does the order of the transactions matter.
 			reversed := *s
@@ -228,7 +228,7 @@ func TestVectors(t *testing.T) {
 				t.Fatal(err)
 			}
 			if other.Ticket() != plan.Ticket() {
-				t.Errorf("vector %d: the plan depends on the order of the transactions, want equal plans", n)
+				t.Errorf("vector %d: the plan depends on the order of the builds, want equal plans", n)
 			}
 		})
 	}

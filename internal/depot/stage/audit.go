@@ -41,7 +41,7 @@ func (s *Stages) auditStage(ctx context.Context, row stages.StageRow, report fun
 	flush := func() error {
 		lost, err := s.db.Unfound(ctx, row.Number, batch)
 		for _, i := range lost {
-			report(fmt.Sprintf("%s was accepted from %s for product %q and is not found in transaction %d", batch[i].Path,
+			report(fmt.Sprintf("%s was accepted from %s for product %q and is not found in build %d", batch[i].Path,
 				row.Caller, row.Product, row.Number))
 		}
 		batch = batch[:0]

@@ -68,7 +68,7 @@ func (s *Stages) mayNeed(ctx context.Context, c Caller, id string, needs []int64
 		return err
 	}
 	if len(needs) > MaxNeeds {
-		return refuse(Invalid, "the push needs %d transactions, and the limit is %d", len(needs), MaxNeeds)
+		return refuse(Invalid, "the push needs %d builds, and the limit is %d", len(needs), MaxNeeds)
 	}
 	for _, n := range needs {
 		product, class, err := s.db.LabelsOf(ctx, n)
@@ -79,7 +79,7 @@ func (s *Stages) mayNeed(ctx context.Context, c Caller, id string, needs []int64
 		case err != nil || !c.Read(product) && !c.Write(product):
 			return noSuchNeed(n)
 		case !c.Write(product):
-			return refuse(Forbidden, "%s may not keep transaction %d, because it may not add files to product %q", c.Name, n, product)
+			return refuse(Forbidden, "%s may not keep build %d, because it may not add files to product %q", c.Name, n, product)
 		case c.Class != "" && c.Class != class:
 			return wrongClass(c)
 		}
@@ -90,7 +90,7 @@ func (s *Stages) mayNeed(ctx context.Context, c Caller, id string, needs []int64
 // committed returns the outcome of an earlier commit.
 func committed(row stages.StageRow, ask Commit) (done Committed, err error) {
 	if ask.Manifest != "" && ask.Manifest != row.Manifest.String() {
-		return done, refuse(Conflict, "the stage was committed as transaction %d, with other files; open a new one", row.Number)
+		return done, refuse(Conflict, "the stage was committed as build %d, with other files; open a new one", row.Number)
 	}
 	err = json.Unmarshal([]byte(row.Result), &done)
 	return done, err

@@ -285,7 +285,7 @@ func TestPush(t *testing.T) {
 	}
 	done, err := s.Commit(t.Context(), c, id, Commit{Files: 3})
 	if err != nil || done.Transaction != 1 || done.Files != 3 {
-		t.Fatalf("commit: %+v, %v; want transaction 1 with 3 files", done, err)
+		t.Fatalf("commit: %+v, %v; want build 1 with 3 files", done, err)
 	}
 	for _, f := range files {
 		if !d.found(f) {
@@ -293,7 +293,7 @@ func TestPush(t *testing.T) {
 		}
 	}
 	if again, err := s.Commit(t.Context(), c, id, Commit{}); err != nil || again.Transaction != 1 {
-		t.Errorf("commit again: %+v, %v; want transaction 1", again, err)
+		t.Errorf("commit again: %+v, %v; want build 1", again, err)
 	}
 	if left := d.staged(); len(left) > 0 {
 		t.Errorf("%q are left after the commit, want nothing", left)
@@ -303,7 +303,7 @@ func TestPush(t *testing.T) {
 		t.Errorf("a rerun is asked for %d files, want none", len(send))
 	}
 	if again, err := s.Commit(t.Context(), c, id, Commit{}); err != nil || again.Transaction != 1 || !again.Again {
-		t.Errorf("commit of a rerun: %+v, %v; want transaction 1 again", again, err)
+		t.Errorf("commit of a rerun: %+v, %v; want build 1 again", again, err)
 	}
 }
 
@@ -424,7 +424,7 @@ func TestCollecting(t *testing.T) {
 		f := newTestFile(n, 300)
 		a, err := s.PutNew(t.Context(), c, id, f.path, time.Time{}, bytes.NewReader(f.body))
 		if err != nil || a.Transaction != 1 || a.Ref != blob.Sum(f.body) || !d.found(f) {
-			t.Errorf("file %d: %+v, %v, found %t; want transaction 1, and that it is found", n, a, err, d.found(f))
+			t.Errorf("file %d: %+v, %v, found %t; want build 1, and that it is found", n, a, err, d.found(f))
 		}
 	}
 	d.now = d.now.Add(6 * time.Minute)

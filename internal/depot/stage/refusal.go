@@ -52,7 +52,7 @@ func wrongClass(c Caller) *Refusal {
 }
 
 func noSuchNeed(n int64) *Refusal {
-	return refuse(Invalid, "the push needs transaction %d, which does not exist or was removed", n)
+	return refuse(Invalid, "the push needs build %d, which does not exist or was removed", n)
 }
 
 func overQuota(product string, sum, most int64) *Refusal {

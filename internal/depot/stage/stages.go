@@ -159,7 +159,7 @@ func (s *Stages) row(ctx context.Context, c Caller, id string) (stages.StageRow,
 func (s *Stages) open(ctx context.Context, c Caller, id string) (stages.StageRow, error) {
 	row, err := s.row(ctx, c, id)
 	if err == nil && !row.Closed.IsZero() {
-		err = refuse(Conflict, "the stage is committed as transaction %d", row.Number)
+		err = refuse(Conflict, "the stage is committed as build %d", row.Number)
 	}
 	return row, err
 }

@@ -275,7 +275,7 @@ const collecting = 32
 
 // Committed is the outcome of a commit.
 type Committed struct {
-	Transaction int64     `json:"transaction"`
+	Transaction int64     `json:"build"`
 	Files       int64     `json:"files"`       // that are visible now
 	KnownBytes  int64     `json:"known_bytes"` // of files that were not sent
 	NewBytes    int64     `json:"new_bytes"`   // of files that were sent
@@ -358,9 +358,9 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	where := "the transaction would not have"
+	where := "the build would not have"
 	if e.Transaction != 0 {
-		where = fmt.Sprintf("transaction %d does not have", e.Transaction)
+		where = fmt.Sprintf("build %d does not have", e.Transaction)
 	}
 	return fmt.Sprintf("%s %d of the files that were accepted; the first is %s with the id %s. This is a fault of the server: "+
 		"keep the files, and report it with the log of the server", where, e.Files, e.Path, e.ID)

@@ -127,7 +127,7 @@ func without(list, other []record.Entry) []record.Entry {
 // validate rejects entries whose rows no lookup could find.
 func validate(entries []record.Entry) error {
 	if len(entries) == 0 {
-		return errors.New("the transaction has no files")
+		return errors.New("the build has no files")
 	}
 	for _, e := range entries {
 		switch {

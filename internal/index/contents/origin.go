@@ -12,7 +12,7 @@ import (
 
 // ErrImported means that the transaction with this origin has been imported already
 // and has not been removed.
-var ErrImported = errors.New("the transaction has been imported already")
+var ErrImported = errors.New("the build has been imported already")
 
 // Origins returns the transactions that were imported from a store and have not
 // been removed: their numbers here by their numbers in the store.
@@ -42,5 +42,5 @@ func CheckOrigin(w *engine.Write, o record.Origin) error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%s of %s: %w, as transaction %d", o.Number, o.Store, ErrImported, id)
+	return fmt.Errorf("%s of %s: %w, as build %d", o.Number, o.Store, ErrImported, id)
 }

@@ -76,7 +76,7 @@ type HolderTx struct {
 // Holders returns the transactions that hold an object, newest first, with lower
 // numbers than before (0: any), at most limit.
 func (l Listing) Holders(ctx context.Context, o record.Found, before int64, limit int) (list []HolderTx, more bool, err error) {
-	const op = "list the transactions of an object"
+	const op = "list the builds of an object"
 	cond, args := "", []any{o.Row()}
 	if before > 0 {
 		cond, args = " AND f.tx_id < $2", append(args, before)
@@ -296,5 +296,5 @@ func (ls Lists) FilesOf(ctx context.Context, number int64, f FileFilter) (list [
 	if err == nil {
 		err = contents.MarkCold(ctx, ls.db, list, func(f *record.TxFile) (blob.Ref, **record.Cold) { return f.Ref, &f.Cold })
 	}
-	return list, next, ls.db.Fail("list the files of a transaction", err)
+	return list, next, ls.db.Fail("list the files of a build", err)
 }

@@ -61,7 +61,7 @@ func ShowTx(ctx context.Context, db *engine.Database, number int64) (t Transacti
 		return false, err
 	})
 	if err == nil && t.Number == 0 {
-		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
+		err = fmt.Errorf("build %d: %w", number, fs.ErrNotExist)
 	}
 	return t, db.Fail("show", err)
 }

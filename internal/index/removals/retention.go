@@ -78,7 +78,7 @@ func (rs Retention) State(ctx context.Context, now time.Time) (s *RetainedState,
 		s, err = readState(queriesOf(ctx, r), now)
 		return err
 	})
-	return s, rs.db.Fail("read the transactions", err)
+	return s, rs.db.Fail("read the builds", err)
 }
 
 // The statements of readState. Files are read by object, with the numbers of all
@@ -286,7 +286,7 @@ type ErrHeld struct{ Hold }
 func (e *ErrHeld) Refusal() {}
 
 func (e *ErrHeld) Error() string {
-	text := fmt.Sprintf("transaction %d is held", e.Number)
+	text := fmt.Sprintf("build %d is held", e.Number)
 	if e.Who != "" {
 		text += " by " + e.Who
 	}
@@ -315,7 +315,7 @@ func heldBy(w *engine.Write, number int64, now time.Time) error {
 func liveTx(w *engine.Write, number int64) (record.Transaction, error) {
 	t, err := txOf(w, number)
 	if err == nil && !t.Removed.IsZero() {
-		return t, fmt.Errorf("transaction %d was removed on %s: %w", number, t.Removed.Format(time.DateTime), fs.ErrNotExist)
+		return t, fmt.Errorf("build %d was removed on %s: %w", number, t.Removed.Format(time.DateTime), fs.ErrNotExist)
 	}
 	return t, err
 }
@@ -326,7 +326,7 @@ func txOf(w *engine.Write, number int64) (record.Transaction, error) {
 		return w.Row(record.TxSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
+		err = fmt.Errorf("build %d: %w", number, fs.ErrNotExist)
 	}
 	return t, err
 }
@@ -455,7 +455,7 @@ func (rs Retention) Promotions(ctx context.Context, number int64) (list []Promot
 // SetNeeds records that a live transaction needs others, besides those that it
 // needs already. Unknown and removed ones are fs.ErrNotExist.
 func (rs Retention) SetNeeds(ctx context.Context, number int64, needs []int64) error {
-	return rs.db.Update(ctx, "record needed transactions", func(w *engine.Write) error {
+	return rs.db.Update(ctx, "record needed builds", func(w *engine.Write) error {
 		if _, err := liveTx(w, number); err != nil {
 			return err
 		}
@@ -501,7 +501,7 @@ func (rs Retention) Needs(ctx context.Context, number int64) (list []int64, err 
 			list = append(list, n)
 			return true, err
 		})
-	return list, rs.db.Fail("list needed transactions", err)
+	return list, rs.db.Fail("list needed builds", err)
 }
 
 // readDays is the number of contents whose reads one write transaction records.

@@ -188,15 +188,15 @@ func (e *NotInTrashError) Refusal() {}
 func (e *NotInTrashError) Error() string {
 	switch {
 	case e.Removed.IsZero():
-		return fmt.Sprintf("transaction %d was not removed", e.Number)
+		return fmt.Sprintf("build %d was not removed", e.Number)
 	case e.Freed > 0:
-		return fmt.Sprintf("transaction %d cannot be restored: an older version of symdepot has freed %d of its files; push the build "+
+		return fmt.Sprintf("build %d cannot be restored: an older version of symdepot has freed %d of its files; push the build "+
 			"again", e.Number, e.Freed)
 	case e.Ended.IsZero():
-		return fmt.Sprintf("transaction %d was removed on %s and is not in the trash: its time there is over or it was purged, "+
+		return fmt.Sprintf("build %d was removed on %s and is not in the trash: its time there is over or it was purged, "+
 			"and its list of files is gone; push the build again", e.Number, e.Removed.Format(time.DateOnly))
 	}
-	return fmt.Sprintf("transaction %d cannot be restored any more: its time in the trash ended on %s UTC; push the build again",
+	return fmt.Sprintf("build %d cannot be restored any more: its time in the trash ended on %s UTC; push the build again",
 		e.Number, e.Ended.UTC().Format(time.DateTime))
 }
 

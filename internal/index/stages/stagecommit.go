@@ -87,9 +87,9 @@ func (ss StageRows) LabelsOf(ctx context.Context, number int64) (product, class 
 	err = ss.db.Points.Row(ctx, "SELECT p.name, t.class FROM tx t JOIN product p ON p.id = t.product_id "+
 		"WHERE t.id = $1 AND t.id > 0 AND t.deleted_at IS NULL", []any{number}, &product, &class)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
+		err = fmt.Errorf("build %d: %w", number, fs.ErrNotExist)
 	}
-	return product, class, ss.db.Fail("look up a transaction", err)
+	return product, class, ss.db.Fail("look up a build", err)
 }
 
 // BeginCommit checks a stage that is to be committed. done means that an equal

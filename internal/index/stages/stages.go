@@ -223,5 +223,5 @@ func (ss StageRows) Published(ctx context.Context) (list []StageRow, err error) 
 		list = append(list, s)
 		return true, err
 	})
-	return list, ss.db.Fail("list stages with a transaction", err)
+	return list, ss.db.Fail("list stages with a build", err)
 }

@@ -430,7 +430,7 @@ func TestAdmin(t *testing.T) {
 		}
 	}
 	if b, _, err := told.Admin(t.Context(), "000Admin/0000000001"); err != nil || len(b) != 0 {
-		t.Errorf("a deleted transaction: %q %v; want an empty file", b, err)
+		t.Errorf("a deleted build: %q %v; want an empty file", b, err)
 	}
 	for _, name := range []string{"000Admin/0000000009", "000Admin/symdepot.lock", "000Admin/../x", "pingme.txt", "hello-x64.pdb/" + pdbKey + "/file.ptr"} {
 		if b, _, err := told.Admin(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {

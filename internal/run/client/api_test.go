@@ -95,65 +95,65 @@ func verbs() []verb {
 			return c.Plan, err
 		},
 			`POST /-/api/v1/plans/7/apply {"kind":"gc"}`},
-		{"Transaction", func(ctx context.Context, a *API) (string, error) {
+		{"Build", func(ctx context.Context, a *API) (string, error) {
 			x, err := a.Transaction(ctx, 17)
 			return x.Comment, err
 		},
-			"GET /-/api/v1/transactions/17"},
+			"GET /-/api/v1/builds/17"},
 		{"State", func(ctx context.Context, a *API) (string, error) { x, err := a.State(ctx, 17); return x.Comment, err },
-			"GET /-/api/v1/transactions/17"},
+			"GET /-/api/v1/builds/17"},
 		{"Comment", func(ctx context.Context, a *API) (string, error) {
 			x, err := a.Comment(ctx, 17, "c")
 			return x.Comment, err
 		},
-			`PATCH /-/api/v1/transactions/17 {"comment":"c"}`},
+			`PATCH /-/api/v1/builds/17 {"comment":"c"}`},
 		{"Hold", func(ctx context.Context, a *API) (string, error) {
 			h, err := a.Hold(ctx, 17, reason, day)
 			return h.Reason, err
 		},
-			`PATCH /-/api/v1/transactions/17 {"hold":{"reason":"1.2 GA","until":"2026-11-01"}}`},
+			`PATCH /-/api/v1/builds/17 {"hold":{"reason":"1.2 GA","until":"2026-11-01"}}`},
 		{"Unhold", func(ctx context.Context, a *API) (string, error) {
 			list, err := a.Unhold(ctx, 17, reason)
 			return strings.Repeat("i", len(list)), err
-		}, `PATCH /-/api/v1/transactions/17 {"unhold":"1.2 GA"}`},
+		}, `PATCH /-/api/v1/builds/17 {"unhold":"1.2 GA"}`},
 		{"Promote", func(ctx context.Context, a *API) (string, error) {
 			p, err := a.Promote(ctx, 17, "b", reason)
 			return p.To, err
 		},
-			`PATCH /-/api/v1/transactions/17 {"class":"b","hold":{"reason":"1.2 GA"}}`},
+			`PATCH /-/api/v1/builds/17 {"class":"b","hold":{"reason":"1.2 GA"}}`},
 		{"PlanRemoval", func(ctx context.Context, a *API) (string, error) {
 			p, err := a.PlanRemoval(ctx, 17)
 			return p.Plan, err
 		},
-			`POST /-/api/v1/plans {"kind":"remove","transaction":17}`},
+			`POST /-/api/v1/plans {"kind":"remove","build":17}`},
 		{"Remove", func(ctx context.Context, a *API) (string, error) {
 			x, err := a.Remove(ctx, 17, "p")
 			return x.Comment, err
 		},
-			"DELETE /-/api/v1/transactions/17?plan=p"},
+			"DELETE /-/api/v1/builds/17?plan=p"},
 		{"Purge", func(ctx context.Context, a *API) (string, error) {
 			p, err := a.Purge(ctx, 17, "a key&x=")
 			return strings.Repeat("i", int(p.Transaction)), err
-		}, "DELETE /-/api/v1/transactions/17?purge=true&reason=a+key%26x%3D"},
+		}, "DELETE /-/api/v1/builds/17?purge=true&reason=a+key%26x%3D"},
 		{"Undo", func(ctx context.Context, a *API) (string, error) { x, err := a.Undo(ctx, 17); return x.Comment, err },
-			"POST /-/api/v1/transactions/17/undo"},
-		{"Usage", func(ctx context.Context, a *API) (string, error) { _, err := a.Usage(ctx); return "", err }, "GET /-/api/v1/usage"},
+			"POST /-/api/v1/builds/17/undo"},
+		{"Usage", func(ctx context.Context, a *API) (string, error) { _, err := a.Usage(ctx); return "", err }, "GET /-/api/v1/disk"},
 		{"UsageDays", func(ctx context.Context, a *API) (string, error) {
 			list, err := a.UsageDays(ctx, day, day.AddDate(0, 0, 1), &product)
 			return strings.Repeat("i", len(list)), err
-		}, "GET /-/api/v1/usage?by=product&from=2026-11-01&product=x&to=2026-11-02"},
-		{"Transactions", func(ctx context.Context, a *API) (string, error) {
+		}, "GET /-/api/v1/disk?by=product&from=2026-11-01&product=x&to=2026-11-02"},
+		{"Builds", func(ctx context.Context, a *API) (string, error) {
 			n, f := 0, depot.ListFilter{Product: &product, Version: "1", Who: "w", Since: day, Removed: true, Limit: 3}
 			return count(&n)(a.Transactions(ctx, f, func(display.Transaction) error { n++; return nil }))
-		}, "GET /-/api/v1/transactions?limit=3&product=x&removed=true&since=2026-11-01T00%3A00%3A00Z&version=1&who=w"},
+		}, "GET /-/api/v1/builds?limit=3&product=x&removed=true&since=2026-11-01T00%3A00%3A00Z&version=1&who=w"},
 		{"Files", func(ctx context.Context, a *API) (string, error) {
 			n := 0
 			return count(&n)(a.Files(ctx, 17, func(display.File) error { n++; return nil }))
-		}, "GET /-/api/v1/transactions/17/files?limit=500"},
+		}, "GET /-/api/v1/builds/17/files?limit=500"},
 		{"Find", func(ctx context.Context, a *API) (string, error) {
 			n, err := a.Find(ctx, "a.pdb", 7, func(display.Found) error { return nil })
 			return strings.Repeat("i", n), err
-		}, "GET /-/api/v1/objects?limit=7&q=a.pdb"},
+		}, "GET /-/api/v1/files?limit=7&q=a.pdb"},
 		{"Same", func(ctx context.Context, a *API) (string, error) {
 			same := depot.Same{}
 			same.Object.Kind = symfile.PDB
@@ -162,7 +162,7 @@ func verbs() []verb {
 		{"Missing", func(ctx context.Context, a *API) (string, error) {
 			n := 0
 			return count(&n)(a.Missing(ctx, catalog.WantedFilter{Name: "a*", Client: "gdb"}, func(catalog.Wanted) error { n++; return nil }))
-		}, "GET /-/api/v1/misses?client=gdb&limit=500&name=a%2A"},
+		}, "GET /-/api/v1/missing?client=gdb&limit=500&name=a%2A"},
 		{"Trace", func(ctx context.Context, a *API) (string, error) {
 			l, err := a.Trace(ctx, "/a/1/a")
 			return l.Asked, err
@@ -198,8 +198,8 @@ func TestVerbsSend(t *testing.T) {
 	changed := `{"held":{"reason":"x"},"promoted":{"to":"x"},"released":[{}]}`
 	transaction := `{"comment":"x"}`
 	answers := map[string]string{
-		"Hold": changed, "Unhold": changed, "Promote": changed, "Comment": `{"transaction":` + transaction + `}`, "Usage": `{}`,
-		"Remove": transaction, "Undo": transaction, "Transaction": transaction, "State": transaction,
+		"Hold": changed, "Unhold": changed, "Promote": changed, "Comment": `{"build":` + transaction + `}`, "Usage": `{}`,
+		"Remove": transaction, "Undo": transaction, "Build": transaction, "State": transaction,
 	}
 	for _, v := range verbs() {
 		if v.request == "" {
@@ -212,7 +212,7 @@ func TestVerbsSend(t *testing.T) {
 				t.Error(err)
 			}
 			got = strings.Join(strings.Fields(r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get("If-Match")+" "+string(b)), " ")
-			usual := `{"text":"x","plan":"x","asked":"x","token":"x","transaction":1,"items":[{}]}`
+			usual := `{"text":"x","plan":"x","asked":"x","token":"x","build":1,"items":[{}]}`
 			_, _ = io.WriteString(w, cmp.Or(answers[v.name], usual))
 		}
 		t.Run(v.name, func(t *testing.T) {

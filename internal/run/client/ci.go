@@ -18,7 +18,7 @@ import (
 // CI is a continuous integration system, and what it says of the running job.
 // The zero value stands for none.
 type CI struct {
-	wire.PushBuild
+	wire.PushCIJob
 	// Product and Version are what the system's own uploader files symbols under.
 	Product, Version string
 	job              string
@@ -31,26 +31,26 @@ func DetectCI(getenv func(string) string) CI {
 	c := CI{getenv: getenv}
 	switch {
 	case getenv("GITHUB_ACTIONS") == "true":
-		c.PushBuild = wire.PushBuild{
+		c.PushCIJob = wire.PushCIJob{
 			CI: "github", Commit: getenv("GITHUB_SHA"), Run: getenv("GITHUB_RUN_ID"), Attempt: getenv("GITHUB_RUN_ATTEMPT"),
 			URL: getenv("GITHUB_SERVER_URL") + "/" + getenv("GITHUB_REPOSITORY") + "/actions/runs/" + getenv("GITHUB_RUN_ID"),
 		}
 		c.job = getenv("GITHUB_REPOSITORY") + "/" + getenv("GITHUB_JOB")
 	case getenv("GITLAB_CI") == "true":
-		c.PushBuild = wire.PushBuild{
+		c.PushCIJob = wire.PushCIJob{
 			CI: "gitlab", Commit: getenv("CI_COMMIT_SHA"), Run: getenv("CI_PIPELINE_ID"), Attempt: getenv("CI_JOB_ID"),
 			URL: getenv("CI_JOB_URL"),
 		}
 		c.job = getenv("CI_PROJECT_PATH") + "/" + getenv("CI_JOB_NAME")
 	case strings.EqualFold(getenv("TF_BUILD"), "true"):
-		c.PushBuild = wire.PushBuild{
+		c.PushCIJob = wire.PushCIJob{
 			CI: "azure", Commit: getenv("BUILD_SOURCEVERSION"), Run: getenv("BUILD_BUILDID"), Attempt: getenv("SYSTEM_JOBATTEMPT"),
 			URL: getenv("SYSTEM_COLLECTIONURI") + getenv("SYSTEM_TEAMPROJECT") + "/_build/results?buildId=" + getenv("BUILD_BUILDID"),
 		}
 		c.Product, c.Version = getenv("BUILD_DEFINITIONNAME"), getenv("BUILD_BUILDNUMBER")
 		c.job = getenv("SYSTEM_TEAMPROJECT") + "/" + cmp.Or(getenv("SYSTEM_JOBIDENTIFIER"), getenv("SYSTEM_JOBNAME"))
 	case getenv("JENKINS_URL") != "" && getenv("BUILD_NUMBER") != "":
-		c.PushBuild = wire.PushBuild{
+		c.PushCIJob = wire.PushCIJob{
 			CI: "jenkins", Commit: getenv("GIT_COMMIT"), Run: getenv("BUILD_NUMBER"), URL: getenv("BUILD_URL"),
 		}
 		c.job = getenv("JOB_NAME") + "/" + getenv("STAGE_NAME")
@@ -62,7 +62,7 @@ func DetectCI(getenv func(string) string) CI {
 func (c CI) Spec(spec wire.PushSpec, paths []string) wire.PushSpec {
 	spec.Product, spec.Version = cmp.Or(spec.Product, c.Product), cmp.Or(spec.Version, c.Version)
 	if c.CI != "" {
-		spec.Build = &c.PushBuild
+		spec.CIJob = &c.PushCIJob
 	}
 	spec.Key = cmp.Or(spec.Key, c.Key(spec, paths))
 	return spec
@@ -98,13 +98,13 @@ func (c CI) Failed(w io.Writer, err error) {
 // unless that is empty.
 func (c CI) Done(w io.Writer, envFile string, r PushResult) error {
 	number := fmt.Sprint(r.Transaction)
-	add := map[string]string{envFile: "SYMDEPOT_TRANSACTION=" + number + "\n"}
+	add := map[string]string{envFile: "SYMDEPOT_BUILD=" + number + "\n"}
 	switch c.CI {
 	case "github":
-		add[c.getenv("GITHUB_OUTPUT")] = "transaction=" + number + "\n"
-		add[c.getenv("GITHUB_STEP_SUMMARY")] = fmt.Sprintf("Symbols: transaction %s, %d files\n", number, r.Files)
+		add[c.getenv("GITHUB_OUTPUT")] = "build=" + number + "\n"
+		add[c.getenv("GITHUB_STEP_SUMMARY")] = fmt.Sprintf("Symbols: build %s, %d files\n", number, r.Files)
 	case "azure":
-		fmt.Fprintln(w, "##vso[task.setvariable variable=symdepotTransaction]"+number)
+		fmt.Fprintln(w, "##vso[task.setvariable variable=symdepotBuild]"+number)
 	}
 	delete(add, "")
 	for name, text := range add {

@@ -100,7 +100,7 @@ func ProblemText(err error) string {
 }
 
 // errNotInTrash means that a transaction cannot be restored.
-var errNotInTrash = errors.New("the transaction is not in the trash")
+var errNotInTrash = errors.New("the build is not in the trash")
 
 // meanings is the table of what the words of problems mean: the errors that the depot itself
 // returns. What a word means that stands for a missing thing depends on the request.

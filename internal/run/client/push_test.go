@@ -260,7 +260,7 @@ func TestPush(t *testing.T) {
 	opt := PushOptions{PushSpec: wire.PushSpec{Product: "app", Key: "k"}, Paths: []string{dir}}
 	r, err := p.Push(t.Context(), opt)
 	if err != nil || r.Transaction != 1 || r.Files != 8 || r.SentFiles != 7 || r.Skipped == 0 {
-		t.Fatalf("push: %+v, %v; want transaction 1 with 8 files and 7 contents", r, err)
+		t.Fatalf("push: %+v, %v; want build 1 with 8 files and 7 contents", r, err)
 	}
 	for _, path := range []string{"out/d0/f0.sym", "out/copy/f0.sym", "out/large.sym", "out/drop.zip!/sub/packed.sym"} {
 		if _, ok := s.entries[path]; !ok {
@@ -295,7 +295,7 @@ func TestPushResumes(t *testing.T) {
 	s.busy, s.cut, s.lose = 3, 3, 1
 	r, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}})
 	if err != nil || r.Transaction != 1 || r.Files != 8 || len(s.tx) != 1 {
-		t.Errorf("push: %+v, %v; want one transaction with 8 files", r, err)
+		t.Errorf("push: %+v, %v; want one build with 8 files", r, err)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestPushRefused(t *testing.T) {
 	p := newTestPusher(t, s)
 	s.refuse = "out/large.sym"
 	if _, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}}); !errors.Is(err, endpoint.ErrRefused) || len(s.tx) != 0 || s.requests["DELETE S"] != 1 {
-		t.Errorf("a refused file: %v, %d transactions, %v; want ErrRefused, none, and the stage deleted", err, len(s.tx), s.requests)
+		t.Errorf("a refused file: %v, %d builds, %v; want ErrRefused, none, and the stage deleted", err, len(s.tx), s.requests)
 	}
 	r, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}, Partial: true})
 	if !errors.Is(err, ErrPartial) || r.Transaction != 1 || r.Files != 7 {
@@ -365,7 +365,7 @@ func TestCI(t *testing.T) {
 	spec := wire.PushSpec{Product: "app"}
 	key := c.Key(spec, []string{"out"})
 	if !strings.HasPrefix(key, "github/o/r/build/7/") || c.URL != "https://github.com/o/r/actions/runs/7" || c.Commit != "abc" {
-		t.Errorf("GitHub: key %q, %+v; want the URL and the commit of the run, and a key of its build", key, c.PushBuild)
+		t.Errorf("GitHub: key %q, %+v; want the URL and the commit of the run, and a key of its build", key, c.PushCIJob)
 	}
 	env["GITHUB_RUN_ATTEMPT"] = "2"
 	if again := DetectCI(getenv).Key(spec, []string{"out"}); again != key {
@@ -383,13 +383,13 @@ func TestCI(t *testing.T) {
 	if err := c.Done(&log, envFile, PushResult{PushCommitted: wire.PushCommitted{Transaction: 17}}); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{env["GITHUB_OUTPUT"]: "transaction=17\n", envFile: "SYMDEPOT_TRANSACTION=17\n"} {
+	for name, want := range map[string]string{env["GITHUB_OUTPUT"]: "build=17\n", envFile: "SYMDEPOT_BUILD=17\n"} {
 		if b, err := os.ReadFile(name); err != nil || string(b) != want {
 			t.Errorf("%s has %q, %v; want %q", filepath.Base(name), b, err, want)
 		}
 	}
 	if c := DetectCI(func(string) string { return "" }); c.CI != "" || c.Key(spec, nil) != "" {
-		t.Errorf("outside of CI: %+v", c.PushBuild)
+		t.Errorf("outside of CI: %+v", c.PushCIJob)
 	}
 }
 

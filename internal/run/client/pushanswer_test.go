@@ -46,7 +46,7 @@ func TestPushNoAnswer(t *testing.T) {
 		begin := time.Now()
 		r, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}})
 		if err != nil || r.Transaction != 1 || r.Files != 8 {
-			t.Errorf("push: %+v, %v; want one transaction with 8 files", r, err)
+			t.Errorf("push: %+v, %v; want one build with 8 files", r, err)
 		}
 		if took := time.Since(begin); took < answerTime || took > 2*answerTime+time.Minute {
 			t.Errorf("the push took %v, want an attempt of %v and a pause for each upload without an answer", took, answerTime)

@@ -126,7 +126,7 @@ func (o *PushOptions) check(parallel int) error {
 	case len(o.Needs) > 0 && (o.Open || o.Stage != ""):
 		return term.UsageError("--needs belongs to the commit, not to --open and --stage")
 	case slices.ContainsFunc(o.Needs, func(n int64) bool { return n < 1 }):
-		return term.UsageError("--needs: the number of a transaction is expected")
+		return term.UsageError("--needs: the number of a build is expected")
 	case parallel < 1 || parallel > 64:
 		return term.UsageError("--parallel: expected 1 to 64")
 	}

@@ -27,9 +27,9 @@ func (r PushResult) Text() string {
 	case r.opened:
 		return r.Stage + "\n" // for scripts
 	case r.Transaction > 0 && r.Again:
-		fmt.Fprintf(&b, "transaction %d has these files already\n", r.Transaction)
+		fmt.Fprintf(&b, "build %d has these files already\n", r.Transaction)
 	case r.Transaction > 0:
-		fmt.Fprintf(&b, "transaction %d: %s\n", r.Transaction, term.Count(r.Files, "file"))
+		fmt.Fprintf(&b, "build %d: %s\n", r.Transaction, term.Count(r.Files, "file"))
 	case r.Stage != "":
 		fmt.Fprintf(&b, "stage %s\n", term.Printable(r.Stage))
 	}

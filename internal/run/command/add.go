@@ -15,7 +15,7 @@ import (
 
 // txFlags describe a transaction.
 type txFlags struct {
-	Product string `help:"Product of the transaction; rights and retention go by it." short:"p" placeholder:"NAME"`
+	Product string `help:"Product of the build; rights and retention go by it." short:"p" placeholder:"NAME"`
 	Version string `help:"Version of the product." short:"v" placeholder:"VERSION"`
 	Comment string `help:"Any text." short:"c" placeholder:"TEXT" more:""`
 }
@@ -70,7 +70,7 @@ func runAdd(a *console, d *depot.Depot, paths []string, opt importexport.AddOpti
 	if asJSON {
 		return errors.Join(err, lines.Write(struct {
 			Event       string             `json:"event"`
-			Transaction int64              `json:"transaction,omitempty"`
+			Transaction int64              `json:"build,omitempty"`
 			Again       bool               `json:"again,omitempty"` // it existed before
 			DryRun      bool               `json:"dry_run,omitempty"`
 			Added       importexport.Tally `json:"added"`
@@ -86,7 +86,7 @@ func runAdd(a *console, d *depot.Depot, paths []string, opt importexport.AddOpti
 		if opt.Info.Product != "" || opt.Info.Version != "" {
 			what = fmt.Sprintf(" (%s)", strings.TrimSpace(opt.Info.Product+" "+opt.Info.Version))
 		}
-		fmt.Fprintf(a.stdout, "transaction %d%s in %s%s\n", r.Transaction, term.Printable(what), d.Name(), r.Already())
+		fmt.Fprintf(a.stdout, "build %d%s in %s%s\n", r.Transaction, term.Printable(what), d.Name(), r.Already())
 	case opt.DryRun:
 		fmt.Fprintln(a.stdout, "dry run: nothing was added")
 	default:
@@ -130,7 +130,7 @@ func fileEvent(e importexport.Event) any {
 		return struct {
 			Event       importexport.EventKind `json:"event"`
 			Origin      string                 `json:"origin"`
-			Transaction int64                  `json:"transaction,omitempty"`
+			Transaction int64                  `json:"build,omitempty"`
 			Product     string                 `json:"product,omitempty"`
 			Version     string                 `json:"version,omitempty"`
 		}{e.Kind, e.Origin, e.Number, e.Product, e.Version}

@@ -16,7 +16,7 @@ type bundleCmd struct {
 	upstreamFlags
 	wantFlags
 	txFlags
-	Tx      []int64 `help:"All files of this transaction, with its product, version and comment; repeatable." placeholder:"N"`
+	Tx      []int64 `name:"build" aliases:"tx" help:"All files of this build, with its product, version and comment; repeatable." placeholder:"N"`
 	SignKey string  `help:"Sign with this ed25519 key (PEM), as symdepot keygen or openssl makes it." placeholder:"FILE"`
 	JSON    bool    `help:"Print one JSON object with the sums."`
 	Out     string  `arg:"" help:"The archive to write."`
@@ -25,7 +25,7 @@ type bundleCmd struct {
 // Run writes a bundle.
 func (c bundleCmd) Run(a *session) error {
 	if c.empty() && len(c.Tx) == 0 {
-		return term.UsageError("name the files of the bundle with --manifest, --folder, --dump or --tx")
+		return term.UsageError("name the files of the bundle with --manifest, --folder, --dump or --build")
 	}
 	var key ed25519.PrivateKey
 	if c.SignKey != "" {

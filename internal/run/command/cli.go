@@ -30,15 +30,18 @@ type startCommands struct {
 type lookCommands struct {
 	Identify identifyCmd `cmd:"" nodepot:"" help:"Print what files are and where debuggers look for them."`
 	Find     findCmd     `cmd:"" help:"Find files by name, by id, or by a local file."`
-	List     listCmd     `cmd:"" help:"List transactions (builds), the newest first."`
+	List     listCmd     `cmd:"" help:"List builds, the newest first."`
 	Ls       lsCmd       `cmd:"" hidden:"" help:"The same as symdepot list."`
-	Show     showCmd     `cmd:"" help:"Show one transaction with its files."`
+	Trace    traceCmd    `cmd:"" hidden:"" help:"The same as symdepot why."`
+	Misses   missesCmd   `cmd:"" hidden:"" help:"The same as symdepot missing."`
+	Du       oldUsageCmd `cmd:"" name:"usage" hidden:"" help:"The same as symdepot disk."`
+	Show     showCmd     `cmd:"" help:"Show one build with its files."`
 	Get      getCmd      `cmd:"" help:"Get symbol files from the depot or from upstreams."`
 	Why      whyCmd      `cmd:"" help:"Say why a debugger does or does not find a file."`
 	Missing  missingCmd  `cmd:"" help:"List the files that clients asked for and did not get."`
 	Lookup   lookupCmd   `cmd:"" name:"symbolicate" help:"Print the function, the file and the line of addresses."`
 	Path     pathCmd     `cmd:"" nodepot:"" help:"Explain and test symbol paths of debuggers."`
-	Usage    usageCmd    `cmd:"" help:"Print what takes the space of the depot."`
+	Usage    usageCmd    `cmd:"" name:"disk" help:"Print what takes the space of the depot."`
 }
 
 // publishCommands bring builds into depots, and out of them.
@@ -49,19 +52,19 @@ type publishCommands struct {
 	Prefetch prefetchCmd `cmd:"" help:"Download what a manifest, a folder or a dump needs."`
 	Bundle   bundleCmd   `cmd:"" help:"Write symbol files into one signed archive."`
 	Keygen   keygenCmd   `cmd:"" nodepot:"" help:"Make keys to sign bundles with."`
-	Comment  commentCmd  `cmd:"" help:"Replace the comment of a transaction."`
+	Comment  commentCmd  `cmd:"" help:"Replace the comment of a build."`
 	Srcsrv   srcsrvCmd   `cmd:"" nodepot:"" help:"Print or write where debuggers get the sources of a PDB."`
 }
 
 // keepCommands say what stays, and how much space it takes.
 type keepCommands struct {
-	Policy  policyCmd  `cmd:"" help:"Say which transactions are kept; remove the others."`
-	Promote promoteCmd `cmd:"" help:"Move a transaction to another class of the policy."`
-	Hold    holdCmd    `cmd:"" help:"Protect a transaction from removal."`
-	Unhold  unholdCmd  `cmd:"" help:"Release the holds on a transaction."`
-	Rm      rmCmd      `cmd:"" help:"Remove transactions."`
-	Undo    undoCmd    `cmd:"" help:"Restore removed transactions from the trash."`
-	Gc      gcCmd      `cmd:"" help:"Free the space of contents that no transaction needs."`
+	Policy  policyCmd  `cmd:"" help:"Say which builds are kept; remove the others."`
+	Promote promoteCmd `cmd:"" help:"Move a build to another class of the policy."`
+	Hold    holdCmd    `cmd:"" help:"Protect a build from removal."`
+	Unhold  unholdCmd  `cmd:"" help:"Release the holds on a build."`
+	Rm      rmCmd      `cmd:"" help:"Remove builds."`
+	Undo    undoCmd    `cmd:"" help:"Restore removed builds from the trash."`
+	Gc      gcCmd      `cmd:"" help:"Free the space of contents that no build needs."`
 	Cache   cacheCmd   `cmd:"" help:"List and evict files that were downloaded."`
 	Cool    coolCmd    `cmd:"" help:"Keep files that nobody uses as small differences."`
 	Warm    warmCmd    `cmd:"" help:"Make cold files plain again."`

@@ -8,7 +8,7 @@ import (
 type commentCmd struct {
 	serverFlags
 	JSON   bool   `help:"Print one JSON object."`
-	Number int64  `arg:"" name:"tx" help:"The transaction's number."`
+	Number int64  `arg:"" name:"build" help:"The build's number."`
 	Text   string `arg:"" help:"The new comment; an empty one deletes it."`
 }
 
@@ -19,6 +19,6 @@ func (c commentCmd) Run(a *session) error {
 		if err != nil {
 			return noSuchTx(a.stderr, c.Number, err)
 		}
-		return a.print(c.JSON, l, "transaction %d: the comment was changed\n", c.Number)
+		return a.print(c.JSON, l, "build %d: the comment was changed\n", c.Number)
 	})
 }

@@ -119,7 +119,7 @@ func (c backupCmd) Run(a *session) error {
 		return d.Backup(a.ctx, c.To, opt)
 	}, func(b backup.Result) {
 		fmt.Fprintf(a.stdout, "backed up %s to %s: %s, %s, %s; %s (%s) copied in this run\n",
-			d.Name(), b.To, term.Count(b.Transactions, "transaction"),
+			d.Name(), b.To, term.Count(b.Transactions, "build"),
 			copiedContents(b), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
 		if b.Removed > 0 {
 			fmt.Fprintf(a.stdout, "%s (%s) of earlier backups removed\n", term.Count(b.Removed, "content"), term.Size(b.RemovedBytes))
@@ -145,7 +145,7 @@ func (c restoreCmd) Run(a *session) error {
 		return backup.Restore(a.ctx, c.From, where, opt)
 	}, func(b backup.Result) {
 		fmt.Fprintf(a.stdout, "restored %s from the backup of %s: %s, %s, %s; %s (%s) copied\n",
-			b.To, b.Taken.Local().Format(time.DateTime), term.Count(b.Transactions, "transaction"),
+			b.To, b.Taken.Local().Format(time.DateTime), term.Count(b.Transactions, "build"),
 			copiedContents(b), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
 	})
 }

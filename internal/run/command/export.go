@@ -17,8 +17,8 @@ type exportCmd struct {
 	Dir      string  `arg:"" help:"The folder to write to; it is made if it does not exist."`
 	Layout   string  `help:"Layout of the tree: ${layouts}." required:"" placeholder:"LAYOUT"`
 	Compress bool    `help:"Compress: cabinets in ${cabinet_layouts}; zstd in ${zstd_layouts}." short:"z"`
-	Tx       []int64 `help:"Only this transaction; repeatable." placeholder:"N"`
-	Product  string  `help:"Only transactions of this product." short:"p"`
+	Tx       []int64 `name:"build" aliases:"tx" help:"Only this build; repeatable." placeholder:"N"`
+	Product  string  `help:"Only builds of this product." short:"p"`
 	All      bool    `help:"Put ELF, Mach-O and WASM files into a symstore tree too."`
 	Lower    bool    `help:"Write all paths in lower case, for case-sensitive servers whose clients are not."`
 	DryRun   bool    `help:"Print what would be written, and write nothing." short:"n"`
@@ -44,7 +44,7 @@ func (c exportCmd) Run(a *session) error {
 		return err
 	}
 	if len(txs) == 0 {
-		fmt.Fprintln(a.stderr, "symdepot: the depot has no transaction to export")
+		fmt.Fprintln(a.stderr, "symdepot: the depot has no build to export")
 		return term.ErrNegative
 	}
 	opt := importexport.ExportOptions{Layout: l, Compress: c.Compress, All: c.All, Lower: c.Lower, DryRun: c.DryRun}
@@ -104,7 +104,7 @@ func liveTransaction(a *console, d *depot.Depot, number int64) error {
 		return noSuchTx(a.stderr, number, err)
 	}
 	if !tx.Removed.IsZero() {
-		fmt.Fprintf(a.stderr, "symdepot: transaction %d was removed\n", number)
+		fmt.Fprintf(a.stderr, "symdepot: build %d was removed\n", number)
 		return term.ErrNegative
 	}
 	return nil
@@ -116,7 +116,7 @@ func (c exportCmd) print(a *console, r *importexport.ExportResult, lines term.JS
 		return lines.Write(struct {
 			Event        string             `json:"event"`
 			DryRun       bool               `json:"dry_run,omitempty"`
-			Transactions int                `json:"transactions"`
+			Transactions int                `json:"builds"`
 			Before       int64              `json:"there_already,omitempty"`
 			Wrote        importexport.Tally `json:"written"`
 			Same         importexport.Tally `json:"same"`
@@ -137,9 +137,9 @@ func (c exportCmd) print(a *console, r *importexport.ExportResult, lines term.JS
 		word = "would export"
 	}
 	w := a.stdout
-	fmt.Fprintf(w, "%s %s to %s (%s)\n", word, term.Count(int64(r.Transactions), "transaction"), term.Printable(c.Dir), c.Layout)
+	fmt.Fprintf(w, "%s %s to %s (%s)\n", word, term.Count(int64(r.Transactions), "build"), term.Printable(c.Dir), c.Layout)
 	if r.Before > 0 {
-		fmt.Fprintf(w, "  there already  %s\n", term.Count(r.Before, "transaction"))
+		fmt.Fprintf(w, "  there already  %s\n", term.Count(r.Before, "build"))
 	}
 	size := term.Size(r.Written.Bytes)
 	if c.Compress && r.Plain > r.Written.Bytes {

@@ -14,7 +14,7 @@ type promoteCmd struct {
 	Class  string `help:"The new class." required:"" placeholder:"CLASS"`
 	Hold   string `help:"Place a hold, too, for this reason." placeholder:"REASON"`
 	JSON   bool   `help:"Print one JSON object."`
-	Number int64  `arg:"" name:"tx" help:"The transaction's number."`
+	Number int64  `arg:"" name:"build" help:"The build's number."`
 }
 
 // Run changes the class.
@@ -24,7 +24,7 @@ func (c promoteCmd) Run(a *session) error {
 		if err != nil {
 			return noSuchTx(a.stderr, c.Number, err)
 		}
-		return a.print(c.JSON, p, "transaction %d: class %s, before %s\n", c.Number, c.Class, cmp.Or(p.From, "none given"))
+		return a.print(c.JSON, p, "build %d: class %s, before %s\n", c.Number, c.Class, cmp.Or(p.From, "none given"))
 	})
 }
 
@@ -32,8 +32,8 @@ type holdCmd struct {
 	serverFlags
 	Until  string `help:"The last day on which the hold is in force. Default: it does not end." placeholder:"YYYY-MM-DD"`
 	JSON   bool   `help:"Print one JSON object."`
-	Number int64  `arg:"" name:"tx" help:"The transaction's number."`
-	Reason string `arg:"" help:"Why the transaction must be kept. Several holds on a transaction have different reasons."`
+	Number int64  `arg:"" name:"build" help:"The build's number."`
+	Reason string `arg:"" help:"Why the build must be kept. Several holds on a build have different reasons."`
 }
 
 // Run places a hold.
@@ -56,15 +56,15 @@ func (c holdCmd) Run(a *session) error {
 		if err != nil {
 			return noSuchTx(a.stderr, c.Number, err)
 		}
-		return a.print(c.JSON, l, "transaction %d is held%s: %s\n", c.Number, until, term.Printable(c.Reason))
+		return a.print(c.JSON, l, "build %d is held%s: %s\n", c.Number, until, term.Printable(c.Reason))
 	})
 }
 
 type unholdCmd struct {
 	serverFlags
 	JSON   bool   `help:"Print one JSON object per released hold."`
-	Number int64  `arg:"" name:"tx" help:"The transaction's number."`
-	Reason string `arg:"" optional:"" help:"The reason of the hold. Default: all holds on the transaction."`
+	Number int64  `arg:"" name:"build" help:"The build's number."`
+	Reason string `arg:"" optional:"" help:"The reason of the hold. Default: all holds on the build."`
 }
 
 // Run releases holds.
@@ -75,10 +75,10 @@ func (c unholdCmd) Run(a *session) error {
 			return noSuchTx(a.stderr, c.Number, err)
 		}
 		if len(list) == 0 {
-			return a.nothing("the transaction has no such hold")
+			return a.nothing("the build has no such hold")
 		}
 		for _, h := range list {
-			if err := a.print(c.JSON, h, "transaction %d is not held any more: %s\n", h.Transaction, term.Printable(h.Reason)); err != nil {
+			if err := a.print(c.JSON, h, "build %d is not held any more: %s\n", h.Transaction, term.Printable(h.Reason)); err != nil {
 				return err
 			}
 		}

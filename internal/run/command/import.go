@@ -17,7 +17,7 @@ type importCmd struct {
 	PointerRoot []string `help:"text:import_pointer_root" placeholder:"[PREFIX=]DIR" sep:"none"`
 	Origin      string   `help:"Address under which the depot remembers the tree. Default: its path." placeholder:"ADDRESS"`
 	DryRun      bool     `help:"Print what would be imported, and store nothing." short:"n"`
-	JSON        bool     `help:"Print one JSON object per file and transaction and a last one with the sums."`
+	JSON        bool     `help:"Print one JSON object per file and build and a last one with the sums."`
 	VerifyKey   string   `help:"For a bundle: the public key of its maker." placeholder:"FILE"`
 	Unsigned    bool     `help:"For a bundle: accept it without checking a signature."`
 	Tree        string   `arg:"" help:"The folder, the bucket (s3://BUCKET/PREFIX, gs:// or az://), or a bundle."`
@@ -68,7 +68,7 @@ func (c importCmd) Run(a *session) error {
 	}
 	switch {
 	case r.LeftOut > 0:
-		return fmt.Errorf("%s could not be read and was left out; import again", term.Count(r.LeftOut, "transaction"))
+		return fmt.Errorf("%s could not be read and was left out; import again", term.Count(r.LeftOut, "build"))
 	case r.Added.Files+r.Known.Files == 0 && r.Before == 0:
 		return term.ErrNegative
 	}
@@ -83,7 +83,7 @@ func (c importCmd) print(a *console, r *importexport.ImportResult, lines term.JS
 			Tree      string             `json:"tree"`
 			Layout    string             `json:"layout"`
 			DryRun    bool               `json:"dry_run,omitempty"`
-			Imported  int64              `json:"transactions"`
+			Imported  int64              `json:"builds"`
 			Before    int64              `json:"here_already"`
 			LeftOut   int64              `json:"left_out"`
 			Added     importexport.Tally `json:"added"`
@@ -96,7 +96,7 @@ func (c importCmd) print(a *console, r *importexport.ImportResult, lines term.JS
 	if c.DryRun {
 		word = "would import"
 	}
-	fmt.Fprintf(a.stdout, "%s %s of %s (%s)\n", word, term.Count(r.Imported, "transaction"), term.Printable(r.Store), r.Layout.Name())
+	fmt.Fprintf(a.stdout, "%s %s of %s (%s)\n", word, term.Count(r.Imported, "build"), term.Printable(r.Store), r.Layout.Name())
 	if r.Before > 0 {
 		fmt.Fprintf(a.stdout, "  passed over    %d that were imported before\n", r.Before)
 	}
@@ -154,12 +154,12 @@ func (c importCmd) importBundle(a *session) error {
 	a.warn(r.Warnings())
 	if c.JSON {
 		return term.NewJSONLines(a.stdout).Write(map[string]int{
-			"files": r.Files, "before": r.Before, "transactions": r.Transactions,
+			"files": r.Files, "before": r.Before, "builds": r.Transactions,
 			"missing": len(b.Manifest.Missing), "refused": len(r.Refused),
 		})
 	}
 	fmt.Fprintf(a.stdout, "imported %s in %s; %d were imported before\n",
-		term.Count(int64(r.Files), "file"), term.Count(int64(r.Transactions), "transaction"), r.Before)
+		term.Count(int64(r.Files), "file"), term.Count(int64(r.Transactions), "build"), r.Before)
 	if n := len(b.Manifest.Missing); n > 0 {
 		fmt.Fprintf(a.stdout, "%s had not been found when the bundle was made\n", term.Count(int64(n), "wanted file"))
 	}

@@ -70,7 +70,7 @@ func (c policyPreviewCmd) Run(a *session) error {
 
 type policyApplyCmd struct {
 	serverFlags
-	YesRemove int    `help:"Remove this many transactions although the brake holds the plan; the preview prints the number." placeholder:"N"`
+	YesRemove int    `help:"Remove this many builds although the brake holds the plan; the preview prints the number." placeholder:"N"`
 	JSON      bool   `help:"Print one JSON object."`
 	Plan      string `arg:"" name:"plan" help:"The number of the plan, as symdepot policy preview prints it."`
 }

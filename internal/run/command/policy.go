@@ -43,11 +43,11 @@ func (c policyShowCmd) Run(a *session) error {
 
 type policySetCmd struct {
 	serverFlags
-	KeepLast   int           `help:"With a class: keep this many of the newest transactions of each product and branch." placeholder:"N"`
+	KeepLast   int           `help:"With a class: keep this many of the newest builds of each product and branch." placeholder:"N"`
 	KeepWithin term.Duration `help:"text:policy_set_keep_within" placeholder:"TIME" xor:"within"`
 	KeepDays   int           `help:"With a class: --keep-within in days." placeholder:"N" xor:"within"`
-	KeepUsed   term.Duration `help:"With a class: keep transactions that were read at most that long ago." placeholder:"TIME"`
-	Cap        term.ByteSize `help:"With a class: limit the bytes of its transactions." placeholder:"SIZE"`
+	KeepUsed   term.Duration `help:"With a class: keep builds that were read at most that long ago." placeholder:"TIME"`
+	Cap        term.ByteSize `help:"With a class: limit the bytes of its builds." placeholder:"SIZE"`
 	JSON       bool          `help:"Print one JSON object."`
 	File       string        `arg:"" name:"file" help:"The policy, in YAML; - is standard input. With rules: the name of a class."`
 }

@@ -23,7 +23,7 @@ type pushCmd struct {
 	Commit      string  `help:"Only commit this stage." placeholder:"ID" more:""`
 	ExpectFiles int64   `help:"With --commit: fail unless the stage has this many files." placeholder:"N" more:""`
 	Partial     bool    `help:"Commit without the files that the server refuses." more:""`
-	Anew        bool    `help:"Make a transaction even if one with the same files and labels exists." more:""`
+	Anew        bool    `help:"Make a build even if one with the same files and labels exists." more:""`
 	Needs       []int64 `help:"text:push_needs" placeholder:"NUMBER" more:""`
 	AllowEmpty  bool    `help:"Succeed if there are no symbol files." more:""`
 	sourceFlags
@@ -31,7 +31,7 @@ type pushCmd struct {
 	Encoding string        `help:"text:push_encoding" enum:"zstd,none" default:"zstd" placeholder:"zstd|none" more:""`
 	Parallel int           `help:"How many uploads run at the same time." default:"4" placeholder:"N" more:""`
 	Retry    term.Duration `help:"How long a server that does not answer is tried again." default:"10m" placeholder:"TIME" more:""`
-	EnvFile  string        `help:"Append SYMDEPOT_TRANSACTION=NUMBER to this file, for later jobs." placeholder:"FILE" more:""`
+	EnvFile  string        `help:"Append SYMDEPOT_BUILD=NUMBER to this file, for later jobs." placeholder:"FILE" more:""`
 	JSON     bool          `help:"Print one JSON object per file, and a last one with the sums."`
 	Paths    []string      `arg:"" optional:"" name:"path" help:"Files, folders and archives (zip, nupkg, snupkg, whl, apk, tar.*, deb, rpm)."`
 }

@@ -51,7 +51,7 @@ func (c findCmd) Run(a *session) error {
 	defer closeStores()
 	p := findPrinter{json: c.JSON, out: term.NewJSONLines(a.stdout)}
 	if !c.JSON {
-		p.t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "TRANSACTIONS", "NAME", "")
+		p.t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "BUILDS", "NAME", "")
 	}
 	missing := 0
 	var hints []string
@@ -124,17 +124,22 @@ func (p *findPrinter) print(l display.Found) error {
 	return nil
 }
 
-// lsCmd is listCmd by the name that hands know.
-type lsCmd struct{ listCmd }
+// Commands by the names that hands know: those of other programs, and of earlier versions.
+type (
+	lsCmd       struct{ listCmd }
+	traceCmd    struct{ whyCmd }
+	missesCmd   struct{ missingCmd }
+	oldUsageCmd struct{ usageCmd }
+)
 
 type listCmd struct {
 	serverFlags
-	JSON    bool   `help:"Print one JSON object per transaction."`
+	JSON    bool   `help:"Print one JSON object per build."`
 	Product string `help:"Only this product." short:"p"`
 	Version string `help:"Only this version." short:"v"`
 	Limit   int    `help:"Maximum number, newest first; 0: all." default:"0"`
 	Who     string `help:"Only those of this account (with * and ?)."`
-	All     bool   `help:"Removed transactions too."`
+	All     bool   `help:"Removed builds too."`
 }
 
 // anyOr returns the product that a flag names; nil, which is any, if it is not given.
@@ -170,14 +175,14 @@ func (c listCmd) Run(a *session) error {
 			return err
 		}
 		if len(list) == 0 {
-			fmt.Fprintln(a.stderr, "symdepot: no transactions")
+			fmt.Fprintln(a.stderr, "symdepot: no builds")
 		}
 		if err := display.PrintTransactions(a.stdout, list); err != nil {
 			return err
 		}
 		served, err := k.Served(a.ctx)
 		if text := display.ServedText(served); text != "" {
-			fmt.Fprintln(a.stderr, "symdepot:", text+"; symdepot import FOLDER brings the transactions of one into this list")
+			fmt.Fprintln(a.stderr, "symdepot:", text+"; symdepot import FOLDER brings the builds of one into this list")
 		}
 		return err
 	})
@@ -185,8 +190,8 @@ func (c listCmd) Run(a *session) error {
 
 type showCmd struct {
 	serverFlags
-	JSON   bool  `help:"Print the transaction with its class, holds, promotions and removal, then one JSON object per file."`
-	Number int64 `arg:"" name:"tx" help:"The transaction's number."`
+	JSON   bool  `help:"Print the build with its class, holds, promotions and removal, then one JSON object per file."`
+	Number int64 `arg:"" name:"build" help:"The build's number."`
 }
 
 // Run shows one transaction.
@@ -220,6 +225,6 @@ func noSuchTx(w io.Writer, n int64, err error) error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	fmt.Fprintf(w, "symdepot: there is no transaction %d; `symdepot list` shows those there are\n", n)
+	fmt.Fprintf(w, "symdepot: there is no build %d; `symdepot list` shows those there are\n", n)
 	return term.ErrNegative
 }

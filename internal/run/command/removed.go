@@ -12,7 +12,7 @@ import (
 
 // removed is find --removed: files that removals have hidden.
 func (c findCmd) removed(a *session, d *depot.Depot) error {
-	out, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "KIND", "ID", "SIZE", "TX", "PRODUCT", "VERSION", "NAME", "")
+	out, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "KIND", "ID", "SIZE", "BUILD", "PRODUCT", "VERSION", "NAME", "")
 	missing := 0
 	for _, q := range c.Query {
 		list, err := d.Retention.Removed(a.ctx, answer.Scope{}, q, c.Limit)

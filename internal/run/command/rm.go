@@ -18,14 +18,14 @@ type rmCmd struct {
 	Purge   bool    `help:"text:rm_purge" xor:"purge"`
 	Reason  string  `help:"With --purge: why, for the record." placeholder:"TEXT"`
 	Yes     bool    `help:"Do not ask on a terminal." short:"y"`
-	JSON    bool    `help:"Print one JSON object per transaction."`
-	Numbers []int64 `arg:"" name:"tx" help:"Numbers of transactions."`
+	JSON    bool    `help:"Print one JSON object per build."`
+	Numbers []int64 `arg:"" name:"build" help:"Numbers of builds."`
 }
 
 // Run removes transactions.
 func (c rmCmd) Run(a *session) error {
 	if c.Plan != "" && len(c.Numbers) != 1 {
-		return term.UsageError("--plan is that of one transaction")
+		return term.UsageError("--plan is that of one build")
 	}
 	done := func() {}
 	defer func() { done() }()
@@ -41,7 +41,7 @@ func (c rmCmd) Run(a *session) error {
 				return noSuchTx(a.stderr, n, err)
 			}
 			if !tx.Removed.IsZero() && !c.Purge {
-				return a.nothing(fmt.Sprintf("transaction %d was removed already, on %s%s",
+				return a.nothing(fmt.Sprintf("build %d was removed already, on %s%s",
 					n, tx.Removed.Local().Format(time.RFC3339), tx.Restorable()))
 			}
 			list = append(list, tx)
@@ -106,5 +106,5 @@ func (c rmCmd) remove(a *session, k *client.API, tx display.Transaction) error {
 	if err != nil {
 		return err
 	}
-	return a.print(c.JSON, l, "removed transaction %d (%s)%s\n", n, term.Count(l.Objects, "object"), l.Restorable())
+	return a.print(c.JSON, l, "removed build %d (%s)%s\n", n, term.Count(l.Objects, "file"), l.Restorable())
 }

@@ -8,8 +8,8 @@ import (
 
 type undoCmd struct {
 	serverFlags
-	JSON    bool    `help:"Print one JSON object per transaction."`
-	Numbers []int64 `arg:"" name:"tx" help:"Numbers of removed transactions."`
+	JSON    bool    `help:"Print one JSON object per build."`
+	Numbers []int64 `arg:"" name:"build" help:"Numbers of removed builds."`
 }
 
 // Run restores transactions.
@@ -23,7 +23,7 @@ func (c undoCmd) Run(a *session) error {
 			case err != nil:
 				return noSuchTx(a.stderr, n, err)
 			}
-			if err := a.print(c.JSON, l, "restored transaction %d (%s)\n", n, term.Count(l.Objects, "object")); err != nil {
+			if err := a.print(c.JSON, l, "restored build %d (%s)\n", n, term.Count(l.Objects, "file")); err != nil {
 				return err
 			}
 		}

@@ -209,7 +209,7 @@ func (e *examiner) depot(ctx context.Context) {
 		e.unopened(&i, err)
 		return
 	}
-	transactions, contents := term.Count(i.Stats.Transactions, "transaction"), term.Count(i.Stats.Contents, "content")
+	transactions, contents := term.Count(i.Stats.Transactions, "build"), term.Count(i.Stats.Contents, "content")
 	e.add("depot", OK, fmt.Sprintf("%s: %s, %s, %s", i.Name, transactions, contents, term.Size(i.Stats.Bytes)), "")
 	e.database(&i)
 	e.tokens(i.Tokens)

@@ -104,7 +104,7 @@ func TestHealthy(t *testing.T) {
 		t.Errorf("findings of a new depot: %+v, want no fault", list)
 	}
 	expect(t, list, "configuration", OK, "is valid")
-	expect(t, list, "depot", OK, "0 transactions")
+	expect(t, list, "depot", OK, "0 builds")
 	expect(t, list, "database", OK, "SQLite")
 	expect(t, list, "stored files", OK, "0 of 0 checked")
 	expect(t, list, "server", OK, "none runs at http://127.0.0.1:9")

@@ -89,7 +89,7 @@ func Disk(total, free int64, err error) Finding {
 		return f
 	}
 	f.Text = fmt.Sprintf("%s of %s free", term.Size(free), term.Size(total))
-	const free1 = "free space there: symdepot usage shows what takes it, symdepot gc frees what nothing needs"
+	const free1 = "free space there: symdepot disk shows what takes it, symdepot gc frees what nothing needs"
 	switch {
 	case free == 0:
 		f.State, f.Do = Fault, free1
@@ -151,7 +151,7 @@ func clock(whose string, skew time.Duration) Finding {
 		if skew > skewFault {
 			f.State = Fault
 		}
-		f.Text = fmt.Sprintf("differs by %s from that of %s: times of transactions and the ends of tokens are wrong",
+		f.Text = fmt.Sprintf("differs by %s from that of %s: times of builds and the ends of tokens are wrong",
 			skew.Round(time.Second), whose)
 		f.Do = "synchronize the clocks of both machines (NTP)"
 	}

@@ -215,7 +215,7 @@ func TestAppendAudit(t *testing.T) {
 			t.Errorf("purge: %+v, want the product, the bytes and a shortened reason", e)
 		}
 	}
-	want := []string{"read app.pdb", "purge transaction 0", "read app.pdb", "purge transaction 1", "read app.pdb", "purge transaction 2"}
+	want := []string{"read app.pdb", "purge build 0", "read app.pdb", "purge build 1", "read app.pdb", "purge build 2"}
 	if !slices.Equal(got, want) || damaged != 1 {
 		t.Errorf("records %q and %d damaged ones, want %q and 1", got, damaged, want)
 	}

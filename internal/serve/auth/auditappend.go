@@ -53,5 +53,5 @@ func (a *AuditAppender) Close() error { return a.f.Close() }
 // PurgeEvent is the record of the purge of a transaction, which freed some bytes.
 func PurgeEvent(number int64, product, reason string, freed int64) Event {
 	id := strconv.FormatInt(number, 10)
-	return Event{Action: ActionPurge, Name: "transaction " + id, ID: id, Products: []string{product}, Detail: reason, Bytes: freed}
+	return Event{Action: ActionPurge, Name: "build " + id, ID: id, Products: []string{product}, Detail: reason, Bytes: freed}
 }

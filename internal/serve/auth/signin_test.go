@@ -309,14 +309,14 @@ func TestSignInOIDC(t *testing.T) {
 	if o := g.SignInOffers(); o.OIDC != "Corp" || o.Password || o.Ticket {
 		t.Errorf("offered are %+v, want the provider Corp", o)
 	}
-	where, kept, ch := g.BeginOIDC(browser("/"), redirect, "/-/tx/17?a=b")
+	where, kept, ch := g.BeginOIDC(browser("/"), redirect, "/-/builds/17?a=b")
 	if ch != nil {
 		t.Fatalf("%+v, want the provider's address", ch)
 	}
 	back := visit(t, where)
 	in, next, ch := g.FinishOIDC(back, kept)
-	if ch != nil || next != "/-/tx/17?a=b" || in.Name != "alice@corp.example" {
-		t.Fatalf("%+v, %q, %+v; want a sign-in of alice@corp.example, and /-/tx/17?a=b", in, next, ch)
+	if ch != nil || next != "/-/builds/17?a=b" || in.Name != "alice@corp.example" {
+		t.Fatalf("%+v, %q, %+v; want a sign-in of alice@corp.example, and /-/builds/17?a=b", in, next, ch)
 	}
 	id, rights, ch := g.AuthenticateBrowser(browser("/-/me"), "", in.Secret)
 	if ch != nil || id.Method != MethodOIDC || id.Maker() != "oidc:alice@corp.example" || rights.Admin || !slices.Equal(rights.Products, []string{"App", "Docs"}) {

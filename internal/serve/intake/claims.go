@@ -207,7 +207,7 @@ func nugetTarget(method string, s []string, get bool) (target, bool) {
 	case method == http.MethodPut && len(s) == 1:
 		t.serve = serveNugetPush
 	case method == http.MethodDelete:
-		t.serve = refuse(http.StatusForbidden, "packages are not deleted here; remove the transaction with: symdepot rm")
+		t.serve = refuse(http.StatusForbidden, "packages are not deleted here; remove the build with: symdepot rm")
 	default:
 		t.serve = refuse(http.StatusNotFound, "not found")
 	}

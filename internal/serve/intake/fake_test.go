@@ -442,7 +442,7 @@ func (s *server) expect(t *testing.T, method, path string, body io.Reader, wantS
 func (s *server) wantTransactions(t *testing.T, want ...string) {
 	t.Helper()
 	if got := s.transactions(); !slices.Equal(got, append([]string{}, want...)) {
-		t.Errorf("transactions:\n%q\nwant\n%q", got, want)
+		t.Errorf("builds:\n%q\nwant\n%q", got, want)
 	}
 }
 

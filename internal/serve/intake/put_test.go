@@ -146,8 +146,8 @@ func TestClaims(t *testing.T) {
 		{"PUT", "/anything", true},
 		{"PUT", "/", false},
 		{"PUT", "/-/api/v1/push/stages/1/contents/ab", false},
-		{"POST", "/-/jobs/lease", false},
-		{"PUT", "/-/jobs/lease", false},
+		{"POST", "/-/work/lease", false},
+		{"PUT", "/-/work/lease", false},
 		{"POST", "/debuginfo.v1alpha1.DebuginfoService/ShouldInitiateUpload", true},
 		{"GET", "/debuginfo.v1alpha1.DebuginfoService/ShouldInitiateUpload", false},
 		{"POST", "/hello.pdb/" + symID + "/hello.pdb", false},
@@ -297,7 +297,7 @@ func FuzzPackage(f *testing.F) {
 		body, kind := fileForm(t, nil, "package", "package.nupkg", b)
 		status, text, _ := s.do(t, http.MethodPut, "/nuget/v2/package", body, "Content-Type", kind)
 		if status == 500 || status < 400 && len(s.transactions()) == 0 {
-			t.Errorf("status %d, %q without a transaction", status, text)
+			t.Errorf("status %d, %q without a build", status, text)
 		}
 	})
 }

@@ -65,7 +65,7 @@ func TestSentryCLI(t *testing.T) {
 				t.Errorf("rerun: exit status %d:\n%s\nwant 0 and nothing to upload", status, text)
 			}
 			if s.puts != puts || len(s.transactions()) != 1 {
-				t.Errorf("the rerun stored %d files, want none; transactions %q, want one", s.puts-puts, s.transactions())
+				t.Errorf("the rerun stored %d files, want none; builds %q, want one", s.puts-puts, s.transactions())
 			}
 			// One file is refused: the run fails, and says why.
 			for token, want := range map[string]string{"bad": "invalid credentials", "reader": "reader may not write"} {
@@ -88,11 +88,11 @@ func TestSentryCLI(t *testing.T) {
 				t.Errorf("a file of three chunks: exit status %d:\n%s\nwant 0", status, text)
 			}
 			if list := s.transactions(); len(list) != 2 || !strings.Contains(list[1], "big.sym") || !strings.Contains(list[1], "libprog.so") {
-				t.Errorf("transactions %q; want a second with all files", list)
+				t.Errorf("builds %q; want a second with all files", list)
 			}
 			symtest.Put(t, dir, "mapping.txt", []byte("com.example.A -> a:\n    1:1:void f():7:7 -> b\n"))
 			if text, status := client(t, dir, program, "--url", s.URL, "--auth-token", "good", "upload-proguard", "-o", "acme", "-p", "Game", "mapping.txt"); status != 0 || len(s.transactions()) != 3 {
-				t.Errorf("upload-proguard: exit status %d, transactions %q; want 0 and a third:\n%s", status, s.transactions(), text)
+				t.Errorf("upload-proguard: exit status %d, builds %q; want 0 and a third:\n%s", status, s.transactions(), text)
 			}
 			if n := s.h.spooled.Load(); n != 0 {
 				t.Errorf("%d bytes of chunks are left, want none", n)

@@ -216,7 +216,7 @@ func TestSentryRecheck(t *testing.T) {
 	}
 	slices.Sort(names)
 	if want := []string{"hello.pdb", "later.exe", "tiny.pdb"}; !slices.Equal(names, want) {
-		t.Errorf("transactions with %q, want %q: the lost file is made again of its chunks", names, want)
+		t.Errorf("builds with %q, want %q: the lost file is made again of its chunks", names, want)
 	}
 }
 

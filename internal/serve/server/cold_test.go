@@ -77,12 +77,12 @@ func TestColdAPI(t *testing.T) {
 		SHA256 string    `json:"sha256"`
 		Cold   *coldFile `json:"cold"`
 	}
-	get("/objects/"+sha, &entry)
+	get("/files/"+sha, &entry)
 	check("the object", entry.Cold)
 	var plain struct {
 		Cold *coldFile `json:"cold"`
 	}
-	if get("/objects/"+base, &plain); plain.Cold != nil {
+	if get("/files/"+base, &plain); plain.Cold != nil {
 		t.Errorf("the newest build is cold: %+v, want plain", plain.Cold)
 	}
 	type row struct {
@@ -102,7 +102,7 @@ func TestColdAPI(t *testing.T) {
 	var objects struct {
 		Items []row `json:"items"`
 	}
-	get("/objects?q=nightly.pdb", &objects)
+	get("/files?q=nightly.pdb", &objects)
 	find("the list of objects", objects.Items)
 	var usage struct {
 		Cold *struct {
@@ -112,7 +112,7 @@ func TestColdAPI(t *testing.T) {
 			Deltas   int64 `json:"deltas"`
 		} `json:"cold"`
 	}
-	if get("/usage", &usage); usage.Cold == nil || usage.Cold.Contents < 2 || usage.Cold.Deltas < 2 || usage.Cold.Plain < 800<<10 || usage.Cold.Bytes*3 > usage.Cold.Plain {
+	if get("/disk", &usage); usage.Cold == nil || usage.Cold.Contents < 2 || usage.Cold.Deltas < 2 || usage.Cold.Plain < 800<<10 || usage.Cold.Bytes*3 > usage.Cold.Plain {
 		t.Errorf("usage: %+v, want two deltas that take less than a third", usage.Cold)
 	}
 	var trace struct {
@@ -130,21 +130,21 @@ func TestColdAPI(t *testing.T) {
 	}
 	var txs struct {
 		Items []struct {
-			Number int64 `json:"transaction"`
+			Number int64 `json:"build"`
 		} `json:"items"`
 	}
-	get("/transactions", &txs)
+	get("/builds", &txs)
 	var files []row
 	for _, tx := range txs.Items {
 		var page struct {
 			Items []row `json:"items"`
 		}
-		get(fmt.Sprintf("/transactions/%d/files", tx.Number), &page)
+		get(fmt.Sprintf("/builds/%d/files", tx.Number), &page)
 		files = append(files, page.Items...)
 	}
-	find("the files of the transactions", files)
+	find("the files of the builds", files)
 	for _, path := range []string{"/holders", "/paths", "/forms", "/sources"} { // as described
-		get("/objects/"+sha+path, new(map[string]any))
+		get("/files/"+sha+path, new(map[string]any))
 	}
 }
 

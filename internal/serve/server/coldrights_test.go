@@ -62,9 +62,9 @@ func TestColdRights(t *testing.T) {
 	for _, p := range slices.Clone(targets) {
 		targets = append(targets, "/-/api/v1/trace?path="+strings.TrimPrefix(p, "/"))
 	}
-	targets = append(targets, "/-/object/"+sha, "/-/api/v1/objects/"+sha, "/-/api/v1/objects?q="+sha)
+	targets = append(targets, "/-/file/"+sha, "/-/api/v1/files/"+sha, "/-/api/v1/files?q="+sha)
 	for _, more := range []string{"holders", "paths", "forms", "sources"} {
-		targets = append(targets, "/-/api/v1/objects/"+sha+"/"+more)
+		targets = append(targets, "/-/api/v1/files/"+sha+"/"+more)
 	}
 	restored := func() uint64 {
 		st, err := w.d.Cold.Status(t.Context())
@@ -102,10 +102,10 @@ func TestColdRights(t *testing.T) {
 	// The base is of one product alone: nobody without a right to that learns its hash.
 	base := sha256Hex(newest.body)
 	shared := sha256Hex(theirs[0].body)
-	pages := []string{"/-/object/" + shared, "/-/api/v1/objects/" + shared, "/-/api/v1/objects?q=nightly.pdb", "/-/api/v1/trace?path=" + theirs[0].path(t, layout.BreakpadTree)[1:],
-		"/-/api/v1/objects/" + shared + "/holders", "/-/api/v1/objects/" + shared + "/forms", "/-/find?q=nightly.pdb"}
+	pages := []string{"/-/file/" + shared, "/-/api/v1/files/" + shared, "/-/api/v1/files?q=nightly.pdb", "/-/api/v1/trace?path=" + theirs[0].path(t, layout.BreakpadTree)[1:],
+		"/-/api/v1/files/" + shared + "/holders", "/-/api/v1/files/" + shared + "/forms", "/-/find?q=nightly.pdb"}
 	for n := range 20 {
-		pages = append(pages, fmt.Sprintf("/-/api/v1/transactions/%d/files", n+1), fmt.Sprintf("/-/tx/%d", n+1))
+		pages = append(pages, fmt.Sprintf("/-/api/v1/builds/%d/files", n+1), fmt.Sprintf("/-/builds/%d", n+1))
 	}
 	seen := 0
 	for _, target := range pages {

@@ -202,7 +202,7 @@ func TestTokensOfOneName(t *testing.T) {
 	before := transactions(t, n.d)
 	n.send(again, "PUT", "/third.so/"+thirdID+"/third.so.sym", bytes.NewReader(third), 0)
 	if after := transactions(t, n.d); after != before+1 {
-		t.Errorf("the file of another token of the name is in one of the %d transactions there were, want one of its own", before)
+		t.Errorf("the file of another token of the name is in one of the %d builds there were, want one of its own", before)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestJobAgain(t *testing.T) {
 	n.chunk(rerun, more)
 	n.wantState("the job again", n.assemble(rerun, "ours", more), "ok")
 	if got := transactions(t, n.d); got != 1 {
-		t.Errorf("%d transactions, want one of both files of the job", got)
+		t.Errorf("%d builds, want one of both files of the job", got)
 	}
 	n.send(first, "POST", wire.PushPath+"/stages", strings.NewReader(`{"product":"ours","key":"k"}`), 201)
 	n.send(rerun, "POST", wire.PushPath+"/stages", strings.NewReader(`{"product":"ours","key":"k"}`), 200)
@@ -296,7 +296,7 @@ func TestURLOfRevokedToken(t *testing.T) {
 			n.send("", "POST", opened.Files[1].Action.URL, nil, 403, "X-Goog-Resumable: start")
 			n.send("", "PUT", up.UploadURL, bytes.NewReader(files[1]), 403)
 			if got := transactions(t, n.d); got != 1 {
-				t.Errorf("%d transactions, want that of the first file only, whose request was answered before", got)
+				t.Errorf("%d builds, want that of the first file only, whose request was answered before", got)
 			}
 		})
 	}
@@ -320,7 +320,7 @@ func TestRevokedMeanwhile(t *testing.T) {
 		}), bytes.NewReader(b))
 		n.send(bearer(secret), method, path, late, 403, "Expect: 100-continue", "Content-Type: "+formType)
 		if got := transactions(t, n.d); got != 0 {
-			t.Errorf("%s %s: %d transactions, want none", method, path, got)
+			t.Errorf("%s %s: %d builds, want none", method, path, got)
 		}
 	}
 }

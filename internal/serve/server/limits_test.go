@@ -447,7 +447,7 @@ func TestMetrics(t *testing.T) {
 		`symdepot_http_request_duration_seconds_count{protocol="breakpad"} 6`,
 		`symdepot_http_requests_in_flight 1`,
 		`version="v1.2.3"} 1`, "go_goroutines", "process_resident_memory_bytes",
-		"symdepot_depot_objects 8", "symdepot_depot_transactions 8", "symdepot_depot_bytes ", "symdepot_depot_contents 8",
+		"symdepot_depot_objects 8", "symdepot_depot_builds 8", "symdepot_depot_bytes ", "symdepot_depot_contents 8",
 		"# HELP symdepot_http_requests_total", "# TYPE symdepot_lookups_total counter",
 	} {
 		if !strings.Contains(text, want) {

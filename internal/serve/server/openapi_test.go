@@ -166,42 +166,42 @@ func (w *apiWorld) apiReads(t *testing.T, plan string) map[string][]apiRead {
 	theirs := sha256Hex(w.theirsPDB.body)
 	row, other := w.store.rows[auth.HashToken(w.ours)], w.store.rows[auth.HashToken(w.theirs)]
 	return map[string][]apiRead{
-		"/openapi.json":                {{"", 200, 200}},
-		"/about":                       {{"", 200, 200}},
-		"/connect":                     {{"", 200, 200}},
-		"/me":                          {{"", 200, 200}},
-		"/stats":                       {{"", 200, 403}},
-		"/workers":                     {{"", 200, 403}},
-		"/served":                      {{"", 200, 200}, {"?x=1", 400, 400}},
-		"/jobs":                        {{"", 200, 403}, {"?state=queued&kind=shout", 200, 403}, {"?state=x", 400, 403}},
-		"/jobs/stats":                  {{"", 200, 403}},
-		"/jobs/{job}":                  {{fmt.Sprint(w.job), 200, 403}, {"99", 404, 403}, {"x", 404, 403}},
-		"/upstreams":                   {{"", 200, 403}},
-		"/objects":                     {{"", 200, 200}, {"?q=hello*&kind=pdb&sort=size", 200, 200}, {"?q=" + w.sha, 200, 200}, {"?kind=x", 400, 400}, {"?since=x", 400, 400}},
-		"/objects/{sha256}":            {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
-		"/objects/{sha256}/holders":    {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
-		"/objects/{sha256}/paths":      {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
-		"/objects/{sha256}/forms":      {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
-		"/objects/{sha256}/sources":    {{w.sha, 200, 200}, {w.sha + "?limit=1", 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
-		"/products":                    {{"", 200, 200}, {"?sort=bytes", 200, 200}, {"?sort=x", 400, 400}},
-		"/versions":                    {{"?product=ours", 200, 200}, {"?product=theirs", 200, 200}, {"", 400, 400}},
-		"/versions/files":              {{"?product=ours&version=1.0", 200, 200}, {"", 400, 400}},
-		"/versions/diff":               {{"?product=ours&here=1.0&there=2.0", 200, 200}, {"", 400, 400}},
-		"/transactions":                {{"", 200, 200}, {"?removed=true", 200, 200}, {"?product=theirs", 200, 200}, {"?removed=x", 400, 400}},
-		"/transactions/{number}":       {{fmt.Sprint(w.number), 200, 200}, {"4", 200, 404}, {"0", 404, 404}},
-		"/transactions/{number}/files": {{fmt.Sprint(w.number), 200, 200}, {"4", 200, 404}, {"1?kind=pdb&sort=size&name=h*", 200, 200}},
-		"/misses":                      {{"", 200, 403}, {"?sort=last", 200, 403}, {"?format=csv", 200, 403}, {"?format=ndjson", 200, 403}, {"?format=x", 400, 403}, {"?format=csv&limit=3", 400, 403}},
-		"/trace":                       {{"?path=" + path, 200, 200}, {"?path=x", 200, 200}, {"?name=none.pdb&id=" + bigID, 200, 200}, {"?as=anonymous&path=" + path, 200, 403}, {"?as=token:" + row.ID + "&path=" + path, 200, 403}, {"", 400, 400}},
-		"/retention/rules":             {{"", 200, 403}},
-		"/retention/runs":              {{"", 200, 403}, {"?limit=0", 400, 403}},
-		"/plans/{plan}":                {{plan, 200, 403}, {"00000000", 404, 403}},
-		"/usage":                       {{"", 200, 403}, {"?by=total", 200, 403}, {"?by=product&from=2026-01-01&to=2026-01-03", 200, 403}, {"?product=ours", 200, 403}, {"?by=x", 400, 403}},
-		"/tokens":                      {{"", 200, 200}},
-		"/tokens/{id}":                 {{row.ID, 200, 200}, {other.ID, 200, 404}, {"x", 404, 404}},
-		"/signins":                     {{"", 200, 200}}, //nolint:misspell // a word of addresses
-		"/audit":                       {{"", 200, 403}, {"?order=oldest&since=7d", 200, 403}, {"?format=csv", 200, 403}, {"?format=ndjson", 200, 403}, {"?since=x", 400, 400}},
-		"/push":                        {{"", 200, 403}},
-		"/push/stages/{stage}":         {{"x", 404, 403}},
+		"/openapi.json":           {{"", 200, 200}},
+		"/about":                  {{"", 200, 200}},
+		"/connect":                {{"", 200, 200}},
+		"/me":                     {{"", 200, 200}},
+		"/stats":                  {{"", 200, 403}},
+		"/workers":                {{"", 200, 403}},
+		"/served":                 {{"", 200, 200}, {"?x=1", 400, 400}},
+		"/jobs":                   {{"", 200, 403}, {"?state=queued&kind=shout", 200, 403}, {"?state=x", 400, 403}},
+		"/jobs/stats":             {{"", 200, 403}},
+		"/jobs/{job}":             {{fmt.Sprint(w.job), 200, 403}, {"99", 404, 403}, {"x", 404, 403}},
+		"/upstreams":              {{"", 200, 403}},
+		"/files":                  {{"", 200, 200}, {"?q=hello*&kind=pdb&sort=size", 200, 200}, {"?q=" + w.sha, 200, 200}, {"?kind=x", 400, 400}, {"?since=x", 400, 400}},
+		"/files/{sha256}":         {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
+		"/files/{sha256}/holders": {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
+		"/files/{sha256}/paths":   {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
+		"/files/{sha256}/forms":   {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
+		"/files/{sha256}/sources": {{w.sha, 200, 200}, {w.sha + "?limit=1", 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
+		"/products":               {{"", 200, 200}, {"?sort=bytes", 200, 200}, {"?sort=x", 400, 400}},
+		"/versions":               {{"?product=ours", 200, 200}, {"?product=theirs", 200, 200}, {"", 400, 400}},
+		"/versions/files":         {{"?product=ours&version=1.0", 200, 200}, {"", 400, 400}},
+		"/versions/diff":          {{"?product=ours&here=1.0&there=2.0", 200, 200}, {"", 400, 400}},
+		"/builds":                 {{"", 200, 200}, {"?removed=true", 200, 200}, {"?product=theirs", 200, 200}, {"?removed=x", 400, 400}},
+		"/builds/{number}":        {{fmt.Sprint(w.number), 200, 200}, {"4", 200, 404}, {"0", 404, 404}},
+		"/builds/{number}/files":  {{fmt.Sprint(w.number), 200, 200}, {"4", 200, 404}, {"1?kind=pdb&sort=size&name=h*", 200, 200}},
+		"/missing":                {{"", 200, 403}, {"?sort=last", 200, 403}, {"?format=csv", 200, 403}, {"?format=ndjson", 200, 403}, {"?format=x", 400, 403}, {"?format=csv&limit=3", 400, 403}},
+		"/trace":                  {{"?path=" + path, 200, 200}, {"?path=x", 200, 200}, {"?name=none.pdb&id=" + bigID, 200, 200}, {"?as=anonymous&path=" + path, 200, 403}, {"?as=token:" + row.ID + "&path=" + path, 200, 403}, {"", 400, 400}},
+		"/retention/rules":        {{"", 200, 403}},
+		"/retention/runs":         {{"", 200, 403}, {"?limit=0", 400, 403}},
+		"/plans/{plan}":           {{plan, 200, 403}, {"00000000", 404, 403}},
+		"/disk":                   {{"", 200, 403}, {"?by=total", 200, 403}, {"?by=product&from=2026-01-01&to=2026-01-03", 200, 403}, {"?product=ours", 200, 403}, {"?by=x", 400, 403}},
+		"/tokens":                 {{"", 200, 200}},
+		"/tokens/{id}":            {{row.ID, 200, 200}, {other.ID, 200, 404}, {"x", 404, 404}},
+		"/signins":                {{"", 200, 200}}, //nolint:misspell // a word of addresses
+		"/audit":                  {{"", 200, 403}, {"?order=oldest&since=7d", 200, 403}, {"?format=csv", 200, 403}, {"?format=ndjson", 200, 403}, {"?since=x", 400, 400}},
+		"/push":                   {{"", 200, 403}},
+		"/push/stages/{stage}":    {{"x", 404, 403}},
 		"/push/stages/{stage}/contents/{sha256}/parts": {{"x/contents/" + w.sha + "/parts", 404, 403}, {"x/contents/x/parts", 400, 403}},
 	}
 }
@@ -394,7 +394,7 @@ func TestAPILists(t *testing.T) {
 			}
 		}
 	}
-	for _, target := range []string{apitest.Base + "/transactions?product=ours", apitest.Base + "/jobs?kind=shout", apitest.Base + "/misses?sort=last", apitest.Base + "/objects?kind=pdb", apitest.Base + "/audit?order=oldest"} {
+	for _, target := range []string{apitest.Base + "/builds?product=ours", apitest.Base + "/jobs?kind=shout", apitest.Base + "/missing?sort=last", apitest.Base + "/files?kind=pdb", apitest.Base + "/audit?order=oldest"} {
 		path, _, _ := strings.Cut(target, "?")
 		if r := ask(w.s, "GET", target+"&cursor="+url.QueryEscape(cursors[path]), bearer(w.admin)); r.status != 400 || !strings.Contains(r.body, wire.ProblemType+"cursor") || cursors[path] == "" {
 			t.Errorf("GET %s with a cursor of the list without filters: status %d, %s; want the problem cursor", target, r.status, r.body)
@@ -409,7 +409,7 @@ func equalItems(a, b []json.RawMessage) bool {
 // TestAPIWholeLists: the whole forms of lists have what their pages have.
 func TestAPIWholeLists(t *testing.T) {
 	w := newAPIWorld(t, demand)
-	for _, target := range []string{apitest.Base + "/misses?", apitest.Base + "/misses?sort=last&", apitest.Base + "/audit?", apitest.Base + "/audit?order=oldest&"} {
+	for _, target := range []string{apitest.Base + "/missing?", apitest.Base + "/missing?sort=last&", apitest.Base + "/audit?", apitest.Base + "/audit?order=oldest&"} {
 		items, _ := w.whole(t, strings.TrimRight(target, "?&"), "1")
 		r := ask(w.s, "GET", target+"format=ndjson", bearer(w.admin))
 		var lines []json.RawMessage
@@ -513,18 +513,18 @@ func TestAPIActs(t *testing.T) {
 // actTransactions changes a transaction, and what is kept.
 func (w *apiWorld) actTransactions(t *testing.T, act func(method, path, body string, status int, headers ...string) reply, number string) {
 	t.Helper()
-	act("PATCH", "/transactions/"+number, `{"class":"release","hold":{"reason":"1.2 GA","until":"2999-12-31"},"comment":"a comment"}`, 200)
-	act("GET", "/transactions/"+number, "", 200)
-	act("DELETE", "/transactions/"+number, "", 409)
-	act("POST", "/transactions/"+number+"/undo", "", 409)
-	act("PATCH", "/transactions/"+number, `{"unhold":""}`, 200)
-	act("PATCH", "/transactions/"+number, `{}`, 400)
-	plan := decoded[display.RemovePlan](t, act("POST", "/plans", `{"kind":"remove","transaction":`+number+`}`, 201), 201)
-	act("DELETE", "/transactions/"+number+"?plan=00000000", "", 409)
-	act("DELETE", "/transactions/"+number+"?plan="+plan.Plan, "", 200)
-	act("GET", "/transactions/"+number, "", 200)
-	act("POST", "/transactions/"+number+"/undo", "", 200)
-	act("DELETE", "/transactions/"+number+"?purge=true&reason=a+key", "", 200)
+	act("PATCH", "/builds/"+number, `{"class":"release","hold":{"reason":"1.2 GA","until":"2999-12-31"},"comment":"a comment"}`, 200)
+	act("GET", "/builds/"+number, "", 200)
+	act("DELETE", "/builds/"+number, "", 409)
+	act("POST", "/builds/"+number+"/undo", "", 409)
+	act("PATCH", "/builds/"+number, `{"unhold":""}`, 200)
+	act("PATCH", "/builds/"+number, `{}`, 400)
+	plan := decoded[display.RemovePlan](t, act("POST", "/plans", `{"kind":"remove","build":`+number+`}`, 201), 201)
+	act("DELETE", "/builds/"+number+"?plan=00000000", "", 409)
+	act("DELETE", "/builds/"+number+"?plan="+plan.Plan, "", 200)
+	act("GET", "/builds/"+number, "", 200)
+	act("POST", "/builds/"+number+"/undo", "", 200)
+	act("DELETE", "/builds/"+number+"?purge=true&reason=a+key", "", 200)
 	for _, body := range []string{"", `{"kind":"gc","grace":0}`} {
 		p := decoded[struct{ Plan string }](t, act("POST", "/plans", body, 201), 201)
 		act("GET", "/plans/"+p.Plan, "", 200)
@@ -546,11 +546,11 @@ func TestAPIEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if head := ask(w.s, "HEAD", apitest.Base+"/events?topics=queue", bearer(w.admin)); head.status != 200 {
+	if head := ask(w.s, "HEAD", apitest.Base+"/events?topics=jobs", bearer(w.admin)); head.status != 200 {
 		t.Errorf("HEAD: status %d, want 200 and an end", head.status)
 	}
 	client := &http.Client{Transport: d.Watch(t, http.DefaultTransport), Timeout: time.Minute}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+apitest.Base+"/events?topics=queue,upstreams", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+apitest.Base+"/events?topics=jobs,upstreams", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

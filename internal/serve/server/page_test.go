@@ -74,7 +74,7 @@ func follow(t *testing.T, s *Server, target string, headers ...string) reply {
 func TestSearch(t *testing.T) {
 	w := newWorld(t, Config{})
 	find := func(q string) reply { return follow(t, w.s, "/?q="+url.QueryEscape(q)) }
-	object := regexp.MustCompile(`href="(/-/object/[0-9a-f]{64})"`)
+	object := regexp.MustCompile(`href="(/-/file/[0-9a-f]{64})"`)
 	link := regexp.MustCompile(`<a class="button" href="([^"]+)" download>`)
 	for q, want := range map[string]held{
 		"hello-x64.pdb": w.pdb, "HELLO-*.exe": w.exe, smallID: w.small, string(w.elf.obj.BuildID): w.debug, "a b*": w.space,

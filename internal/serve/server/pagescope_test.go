@@ -54,7 +54,7 @@ func TestPagesKeepScope(t *testing.T) {
 	with, tokenWith := scopeWorld(t, true)
 	without, tokenWithout := scopeWorld(t, false)
 	const theirsPDB = "/hello-x86.pdb/A822F3E889973BA54C4C44205044422E1/hello-x86.pdb"
-	object := regexp.MustCompile(`/-/object/[0-9a-f]{64}`)
+	object := regexp.MustCompile(`/-/file/[0-9a-f]{64}`)
 	var theirObject string
 	for _, m := range object.FindAllString(askAll(t, with, "hello-x86.pdb"), -1) {
 		theirObject = m
@@ -64,14 +64,14 @@ func TestPagesKeepScope(t *testing.T) {
 	}
 	paths := []string{
 		"/", "/-/search", "/-/search?q=*", "/-/search?q=hello*&sort=size", "/-/search?q=hello-x86.pdb", "/-/search?q=" + url.QueryEscape(theirsPDB), "/-/products", "/-/product?p=ours", "/-/product?p=theirs",
-		"/-/version?p=ours&v=1.0", "/-/version?p=ours&v=1.0&with=2", "/-/version?p=theirs&v=1.0", "/-/tx", "/-/tx?removed=true", "/-/tx?product=theirs", "/-/tx/1", "/-/tx/4", "/-/tx/5", "/-/tx/99",
-		"/-/usage", "/-/connect", "/-/trace", "/-/trace?path=" + url.QueryEscape(theirsPDB), "/-/trace?name=hello-x86.pdb&id=1", theirObject, theirObject + "/sources", "/-/identify",
-		"/-/misses", "/-/queue", "/-/upstreams", "/-/retention", "/-/about", "/metrics", "/missing.csv",
-		"/-/api/v1/objects", "/-/api/v1/objects?q=hello*", "/-/api/v1/objects?product=theirs", strings.Replace(theirObject, "/-/object/", "/-/api/v1/objects/", 1), strings.Replace(theirObject, "/-/object/", "/-/api/v1/objects/", 1) + "/sources", "/-/api/v1/products", "/-/api/v1/versions?product=theirs",
-		"/-/api/v1/versions?product=ours", "/-/api/v1/transactions", "/-/api/v1/transactions/4", "/-/api/v1/transactions/4/files", "/-/api/v1/trace?path=" + url.QueryEscape(theirsPDB), "/-/api/v1/misses", "/-/api/v1/usage",
-		"/-/api/v1/usage?product=theirs", "/-/api/v1/stats", "/-/api/v1/jobs", "/-/api/v1/about",
+		"/-/version?p=ours&v=1.0", "/-/version?p=ours&v=1.0&with=2", "/-/version?p=theirs&v=1.0", "/-/builds", "/-/builds?removed=true", "/-/builds?product=theirs", "/-/builds/1", "/-/builds/4", "/-/builds/5", "/-/builds/99",
+		"/-/disk", "/-/connect", "/-/trace", "/-/trace?path=" + url.QueryEscape(theirsPDB), "/-/trace?name=hello-x86.pdb&id=1", theirObject, theirObject + "/sources", "/-/identify",
+		"/-/missing", "/-/jobs", "/-/upstreams", "/-/retention", "/-/about", "/metrics", "/missing.csv",
+		"/-/api/v1/files", "/-/api/v1/files?q=hello*", "/-/api/v1/files?product=theirs", strings.Replace(theirObject, "/-/file/", "/-/api/v1/files/", 1), strings.Replace(theirObject, "/-/file/", "/-/api/v1/files/", 1) + "/sources", "/-/api/v1/products", "/-/api/v1/versions?product=theirs",
+		"/-/api/v1/versions?product=ours", "/-/api/v1/builds", "/-/api/v1/builds/4", "/-/api/v1/builds/4/files", "/-/api/v1/trace?path=" + url.QueryEscape(theirsPDB), "/-/api/v1/missing", "/-/api/v1/disk",
+		"/-/api/v1/disk?product=theirs", "/-/api/v1/stats", "/-/api/v1/jobs", "/-/api/v1/about",
 		theirsPDB,
-		"/-/object/get?path=" + url.QueryEscape(theirsPDB), "/-/tx/4/remove", "/-/queue/1", "/-/retention/00000000", "/-/publish", "/-/tokens/x/revoke", "/-/audit", "/-/prefs", "/-/events?topics=queue",
+		"/-/file/get?path=" + url.QueryEscape(theirsPDB), "/-/builds/4/remove", "/-/jobs/1", "/-/retention/00000000", "/-/publish", "/-/tokens/x/revoke", "/-/audit", "/-/prefs", "/-/events?topics=queue",
 		"/-/api/v1/versions/diff?product=theirs&here=1.0&there=2", "/-/api/v1/versions/files?product=theirs&version=1.0", "/-/api/v1/versions/files?product=ours&version=1.0",
 	}
 	// Every address of the API that is read, with their things in the places of parameters.
@@ -79,7 +79,7 @@ func TestPagesKeepScope(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	places := strings.NewReplacer("{sha256}", strings.TrimPrefix(theirObject, "/-/object/"), "{number}", "4", "{job}", "1", "{plan}", "00000000", "{id}", "x", "{stage}", "x", "{part}", "0")
+	places := strings.NewReplacer("{sha256}", strings.TrimPrefix(theirObject, "/-/file/"), "{number}", "4", "{job}", "1", "{plan}", "00000000", "{id}", "x", "{stage}", "x", "{part}", "0")
 	for i := range d.Operations {
 		if op := &d.Operations[i]; op.Method == http.MethodGet {
 			path := apitest.Base + places.Replace(op.Path)
@@ -93,8 +93,8 @@ func TestPagesKeepScope(t *testing.T) {
 		"/-/api/v1/match":     `{"files":[{"name":"hello-x86.pdb","id":"A822F3E889973BA54C4C44205044422E1"},{"name":"hello-x86.exe","id":"x"}]}`,
 		"/-/api/v1/trace/ask": `{"path":"` + theirsPDB + `"}`, "/-/api/v1/trace/log": theirsPDB + "\n",
 		"/-/api/v1/identify?name=hello-x86.pdb": theirFile(t, "pdb/hello-x86.pdb"), "/-/api/v1/identify?name=hello-x64.exe": theirFile(t, "pdb/hello-x64.exe"),
-		"/-/trace": "log=" + url.QueryEscape(theirsPDB), "/-/trace/ask": "path=" + url.QueryEscape(theirsPDB), "/-/tx/4/hold": "reason=x", "/-/retention/preview": "x=1", "/-/upstreams": "name=x&act=reset", "/-/queue/1/cancel": "x=1",
-		"/-/api/v1/transactions/4/undo": "{}", "/-/api/v1/plans": `{"kind":"remove","transaction":4}`, "/-/api/v1/jobs/1/cancel": "{}", "/-/api/v1/upstreams/probe": `{"name":"x"}`,
+		"/-/trace": "log=" + url.QueryEscape(theirsPDB), "/-/trace/ask": "path=" + url.QueryEscape(theirsPDB), "/-/builds/4/hold": "reason=x", "/-/retention/preview": "x=1", "/-/upstreams": "name=x&act=reset", "/-/jobs/1/cancel": "x=1",
+		"/-/api/v1/builds/4/undo": "{}", "/-/api/v1/plans": `{"kind":"remove","build":4}`, "/-/api/v1/jobs/1/cancel": "{}", "/-/api/v1/upstreams/probe": `{"name":"x"}`,
 	}
 	paths = append(paths, slices.Sorted(maps.Keys(bodies))...)
 	request := regexp.MustCompile(`("request":"|request <code>|"token_id":")[0-9a-z]{12}`)

@@ -31,7 +31,7 @@ func TestPageSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newServer(t, withWeb(d, Config{}))
-	for _, path := range []string{"/-/search?q=module*", "/-/tx/1"} {
+	for _, path := range []string{"/-/search?q=module*", "/-/builds/1"} {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.Header.Set("Accept-Encoding", "gzip")
 		w := httptest.NewRecorder()

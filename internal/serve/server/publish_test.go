@@ -51,7 +51,7 @@ func TestPublishConnection(t *testing.T) {
 		t.Errorf("a form that stops: status %d, %s; want 408", r.status, r.body)
 	}
 	if got := count(); got != before {
-		t.Errorf("after a form that stopped there are %d transactions, want %d", got, before)
+		t.Errorf("after a form that stopped there are %d builds, want %d", got, before)
 	}
 	for _, dir := range []string{dir, filepath.Join(filepath.Dir(dir), "staged")} {
 		_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
@@ -63,10 +63,10 @@ func TestPublishConnection(t *testing.T) {
 	}
 	c = dial(t, addr)
 	c.send(head(g.writes) + body)
-	if r := c.reply("POST"); r.status != 303 || !strings.HasPrefix(r.header.Get("Location"), "/-/tx/") {
-		t.Errorf("a whole form: status %d, Location %q; want 303 to the page of the transaction", r.status, r.header.Get("Location"))
+	if r := c.reply("POST"); r.status != 303 || !strings.HasPrefix(r.header.Get("Location"), "/-/builds/") {
+		t.Errorf("a whole form: status %d, Location %q; want 303 to the page of the build", r.status, r.header.Get("Location"))
 	}
 	if got := count(); got != before+1 {
-		t.Errorf("after a whole form there are %d transactions, want %d", got, before+1)
+		t.Errorf("after a whole form there are %d builds, want %d", got, before+1)
 	}
 }

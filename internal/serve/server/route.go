@@ -145,7 +145,7 @@ func (rt *routes) jobPath(segs []string) ([]string, bool) {
 	return nil, false
 }
 
-func isJobs(segs []string) bool { return len(segs) >= 2 && segs[0] == "-" && segs[1] == "jobs" }
+func isJobs(segs []string) bool { return len(segs) >= 2 && segs[0] == "-" && segs[1] == "work" }
 
 // webPath returns the segments of an own address below /-/, which may have a
 // configured prefix in front.

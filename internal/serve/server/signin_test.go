@@ -187,8 +187,8 @@ func TestClosedServer(t *testing.T) {
 	w := newSignInWorld(t, Config{Prefixes: []string{"corp"}})
 	b := newTab(t, w.s)
 	for target, want := range map[string]string{
-		"/": "/-/login?next=%2F", "/?q=a": "/-/login?next=%2F%3Fq%3Da", "/-/tx/1": "/-/login?next=%2F-%2Ftx%2F1", "/-/search?q=a%20b": "/-/login?next=%2F-%2Fsearch%3Fq%3Da%2520b",
-		"/corp/-/tx": "/corp/-/login?next=%2Fcorp%2F-%2Ftx", "/symbols/": "/-/login?next=%2Fsymbols%2F",
+		"/": "/-/login?next=%2F", "/?q=a": "/-/login?next=%2F%3Fq%3Da", "/-/builds/1": "/-/login?next=%2F-%2Fbuilds%2F1", "/-/search?q=a%20b": "/-/login?next=%2F-%2Fsearch%3Fq%3Da%2520b",
+		"/corp/-/builds": "/corp/-/login?next=%2Fcorp%2F-%2Fbuilds", "/symbols/": "/-/login?next=%2Fsymbols%2F",
 	} {
 		if r := b.get(target); r.status != 303 || r.to() != want || r.header.Get("Www-Authenticate") != "" {
 			t.Errorf("GET %s as a browser: status %d to %q, %q; want 303 to %s without a box", target, r.status, r.to(), r.header["Www-Authenticate"], want)
@@ -209,19 +209,19 @@ func TestClosedServer(t *testing.T) {
 		}
 	}
 	// The form, wrong and right.
-	page := b.get("/-/login?next=%2F-%2Ftx%2F1")
-	if page.status != 200 || page.header.Get("Cache-Control") != "no-store" || !strings.Contains(page.body, `name="next" value="/-/tx/1"`) || !strings.Contains(page.body, `href="/-/login/oidc?next=%2F-%2Ftx%2F1"`) || strings.Contains(page.body, "Kerberos") {
+	page := b.get("/-/login?next=%2F-%2Fbuilds%2F1")
+	if page.status != 200 || page.header.Get("Cache-Control") != "no-store" || !strings.Contains(page.body, `name="next" value="/-/builds/1"`) || !strings.Contains(page.body, `href="/-/login/oidc?next=%2F-%2Fbuilds%2F1"`) || strings.Contains(page.body, "Kerberos") {
 		t.Errorf("the page for signing in: status %d, %v; want the form, the provider and no ticket\n%s", page.status, page.header, page.body)
 	}
-	wrong := b.post("/-/login", url.Values{"user": {"alice"}, "password": {"guess-1"}, "next": {"/-/tx/1"}})
+	wrong := b.post("/-/login", url.Values{"user": {"alice"}, "password": {"guess-1"}, "next": {"/-/builds/1"}})
 	if wrong.status != 401 || wrong.header.Get("Www-Authenticate") != "" || !strings.Contains(wrong.body, `role="alert"`) || !strings.Contains(wrong.body, `value="alice"`) ||
-		!strings.Contains(wrong.body, `name="next" value="/-/tx/1"`) || strings.Contains(wrong.body, "guess-1") || len(b.cookies) > 0 {
+		!strings.Contains(wrong.body, `name="next" value="/-/builds/1"`) || strings.Contains(wrong.body, "guess-1") || len(b.cookies) > 0 {
 		t.Errorf("a wrong password: status %d, %v, cookies %v; want 401 without a box, and the form again without the password\n%s", wrong.status, wrong.header, b.cookies, wrong.body)
 	}
-	if r := b.post("/-/login", url.Values{"user": {"alice"}, "password": {"secret"}, "next": {"/-/tx/1"}}); r.status != 303 || r.to() != "/-/tx/1" {
-		t.Fatalf("signing in: status %d to %q, want 303 to /-/tx/1", r.status, r.to())
+	if r := b.post("/-/login", url.Values{"user": {"alice"}, "password": {"secret"}, "next": {"/-/builds/1"}}); r.status != 303 || r.to() != "/-/builds/1" {
+		t.Fatalf("signing in: status %d to %q, want 303 to /-/builds/1", r.status, r.to())
 	}
-	if r := b.get("/-/tx/1"); r.status != 200 || !strings.Contains(r.body, ">alice</bdi></a>") || !strings.Contains(r.body, "Sign out") {
+	if r := b.get("/-/builds/1"); r.status != 200 || !strings.Contains(r.body, ">alice</bdi></a>") || !strings.Contains(r.body, "Sign out") {
 		t.Errorf("the wanted page: status %d, want 200 with the name and Sign out\n%s", r.status, r.body)
 	}
 	for next, want := range map[string]string{"//evil": "/", `/\evil`: "/", "https://evil": "/", "/\tevil": "/", "javascript:alert(1)": "/", "/t/" + w.ours + "/": "/", "/-/search?q=a": "/-/search?q=a"} {
@@ -231,7 +231,7 @@ func TestClosedServer(t *testing.T) {
 		}
 	}
 	// The cookie counts below /-/ and at the root only.
-	for target, want := range map[string]int{"/": 200, "/-/search": 200, "/-/api/v1/me": 200, path: 401, "/metrics": 401, "/metadata?key=glob&value=*": 401, "/symbols" + path: 401, "/symbols/": 200, "/-/jobs/lease": 401} {
+	for target, want := range map[string]int{"/": 200, "/-/search": 200, "/-/api/v1/me": 200, path: 401, "/metrics": 401, "/metadata?key=glob&value=*": 401, "/symbols" + path: 401, "/symbols/": 200, "/-/work/lease": 401} {
 		if r := b.get(target); r.status != want {
 			t.Errorf("GET %s with the cookie: status %d, want %d", target, r.status, want)
 		}
@@ -240,7 +240,7 @@ func TestClosedServer(t *testing.T) {
 		t.Errorf("signing out: status %d to %q, cookies %v; want 303 to / without a cookie", r.status, r.to(), b.cookies)
 	}
 	b.cookies["__Host-sd"] = b.secrets[0]
-	if r := b.get("/-/tx/1"); r.status != 303 {
+	if r := b.get("/-/builds/1"); r.status != 303 {
 		t.Errorf("the cookie after signing out: status %d, want 303", r.status)
 	}
 	if strings.Contains(w.log.String(), b.secrets[0]) || strings.Contains(w.log.String(), "guess-1") {
@@ -283,9 +283,9 @@ func TestStreamEnds(t *testing.T) {
 func TestSignedInDownload(t *testing.T) {
 	w := newSignInWorld(t, Config{})
 	b := w.in(t, "alice", "secret")
-	object := func(h held) string { return "/-/object/" + blob.Sum(h.body).String() }
+	object := func(h held) string { return "/-/file/" + blob.Sum(h.body).String() }
 	page := b.get(object(w.oursPDB))
-	m := regexp.MustCompile(`<a class="button" href="(/-/object/get[^"]+)" download>`).FindStringSubmatch(page.body)
+	m := regexp.MustCompile(`<a class="button" href="(/-/file/get[^"]+)" download>`).FindStringSubmatch(page.body)
 	if page.status != 200 || m == nil {
 		t.Fatalf("the page of the PDB: status %d, want 200 with a download below /-/\n%s", page.status, page.body)
 	}
@@ -296,11 +296,11 @@ func TestSignedInDownload(t *testing.T) {
 	if r := b.get(target, "Range: bytes=0-9"); r.status != 206 || r.body != string(w.oursPDB.body[:10]) {
 		t.Errorf("a part of it: status %d with %d bytes, want 206 with 10", r.status, len(r.body))
 	}
-	if r := b.get("/-/object/get?path=" + url.QueryEscape(w.theirsPDB.path(t, layout.SymStore))); r.status != 404 {
+	if r := b.get("/-/file/get?path=" + url.QueryEscape(w.theirsPDB.path(t, layout.SymStore))); r.status != 404 {
 		t.Errorf("a file of another product: status %d, want 404", r.status)
 	}
 	for _, path := range []string{"", "/", "/..", "//evil/x", "/metrics", "/-/tokens", "/a%2Fb", "\x00"} {
-		if r := b.get("/-/object/get?path=" + url.QueryEscape(path)); r.status != 404 {
+		if r := b.get("/-/file/get?path=" + url.QueryEscape(path)); r.status != 404 {
 			t.Errorf("path=%q: status %d, want 404", path, r.status)
 		}
 	}
@@ -313,7 +313,7 @@ func TestSignedInDownload(t *testing.T) {
 	if r := ask(w.s, "GET", target, bearer(w.theirs)); r.status != 404 {
 		t.Errorf("as a token of another product: status %d, want 404", r.status)
 	}
-	if r := b.get("/-/object/get?path=" + url.QueryEscape("/none.pdb/"+bigID+"/none.pdb")); r.status != 404 || r.header.Get("Content-Disposition") != "" {
+	if r := b.get("/-/file/get?path=" + url.QueryEscape("/none.pdb/"+bigID+"/none.pdb")); r.status != 404 || r.header.Get("Content-Disposition") != "" {
 		t.Errorf("the download of a file that is not there: status %d, %q; want 404 without a name to store it under", r.status, r.header.Get("Content-Disposition"))
 	}
 	if r := ask(w.s, "GET", "/t/"+w.ours+target); r.status != 404 {
@@ -559,7 +559,7 @@ func TestRootToken(t *testing.T) {
 	if page.status != 200 || !strings.Contains(page.body, `<form method="post" action="./-/login">`) || strings.Contains(page.body, w.ours) {
 		t.Errorf("the root page: status %d; want the form, and the token nowhere\n%s", page.status, page.body)
 	}
-	for _, target := range []string{"/-/search", "/-/tx", "/-/tokens", "/-/connect", "/-/nothing", "/-", "/-/login", "/-/login/oidc", "/-/logout"} {
+	for _, target := range []string{"/-/search", "/-/builds", "/-/tokens", "/-/connect", "/-/nothing", "/-", "/-/login", "/-/login/oidc", "/-/logout"} {
 		if r := b.get(below + target); r.status != 404 || strings.Contains(r.body, w.ours) {
 			t.Errorf("GET %s below a token: status %d, want 404 without the token", target, r.status)
 		}
@@ -661,7 +661,7 @@ func TestAuditPages(t *testing.T) {
 	for i := range 5 {
 		w.audit.Record(auth.Event{Time: time.Date(2026, 11, 1+i, 0, 0, 0, 0, time.UTC), Action: auth.ActionRead, Who: "alice", Method: auth.MethodBasic, Remote: "192.0.2.7:1", Name: "app.pdb", ID: "K", Products: []string{"P" + itoa(int64(i%2))}, Status: 200, Bytes: 7})
 	}
-	w.audit.Record(auth.Event{Time: time.Date(2026, 11, 9, 0, 0, 0, 0, time.UTC), Action: auth.ActionPurge, Who: "=cmd()", Name: "transaction 1", ID: "1", Products: []string{"P0"}, Detail: "why"})
+	w.audit.Record(auth.Event{Time: time.Date(2026, 11, 9, 0, 0, 0, 0, time.UTC), Action: auth.ActionPurge, Who: "=cmd()", Name: "build 1", ID: "1", Products: []string{"P0"}, Detail: "why"})
 	type part struct {
 		Items []auth.Event
 		Next  string

@@ -209,7 +209,7 @@ func TestExchangeAPI(t *testing.T) {
 	open := func(body string) reply {
 		return askBody(g.s, "POST", wire.PushPath+"/stages", body, bearer(done.Token))
 	}
-	st := decoded[wire.PushState](t, open(`{"version":"1","build":{"ci":"jenkins","url":"https://evil.example"}}`), 201)
+	st := decoded[wire.PushState](t, open(`{"version":"1","ci_job":{"ci":"jenkins","url":"https://evil.example"}}`), 201)
 	if st.Product != "ours" || st.Class != "nightly" {
 		t.Errorf("the stage is for product %q, class %q; want ours and nightly", st.Product, st.Class)
 	}
@@ -221,7 +221,7 @@ func TestExchangeAPI(t *testing.T) {
 		t.Errorf("the job's list of tokens: status %d, %s; want itself", r.status, r.body)
 	}
 	for token, want := range map[string]int{done.Token: 403, g.writes: 404} { // this server has no retention
-		if r := askBody(g.s, "PATCH", "/-/api/v1/transactions/1", `{"class":"release"}`, bearer(token)); r.status != want {
+		if r := askBody(g.s, "PATCH", "/-/api/v1/builds/1", `{"class":"release"}`, bearer(token)); r.status != want {
 			t.Errorf("a change of the class: status %d, %s; want %d", r.status, r.body, want)
 		}
 	}
@@ -253,6 +253,6 @@ func TestExchangeAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Who != "oidc:github:octo/game@refs/heads/main" || !strings.Contains(string(info.Build), `"verified":true`) || !strings.Contains(string(info.Build), "2f1c0ffee") || strings.Contains(string(info.Build), "evil") {
-		t.Errorf("the transaction is by %q with the build %s; want the job and its verified facts", info.Who, info.Build)
+		t.Errorf("the build is by %q with the build %s; want the job and its verified facts", info.Who, info.Build)
 	}
 }

@@ -147,7 +147,7 @@ func TestTraceCauses(t *testing.T) {
 	pdb := w.pdb.path(t, layout.SymStore)
 	for _, tt := range []struct{ path, cause, says, command string }{
 		{"/hello-x64.pdb/" + guid + "2/hello-x64.pdb", "other-age", "you ask for age 2, the depot holds age 1 of the same GUID: the PDB was linked again", ""},
-		{removed.path(t, layout.BreakpadTree), "removed", fmt.Sprintf("it was here, in transaction %d, which was removed on ", list[0].Number), ""},
+		{removed.path(t, layout.BreakpadTree), "removed", fmt.Sprintf("it was here, in build %d, which was removed on ", list[0].Number), ""},
 		{"/hello-x64.pdb/00000000000000000000000000000DEF1/hello-x64.pdb", "other-id", "the depot holds hello-x64.pdb of other builds", "symdepot find hello-x64.pdb"},
 		{"/none.pdb/00000000000000000000000000000DEF1/none.pdb", "unknown", "nothing of the name none.pdb", ""},
 		{"/small.pdb/" + smallID + "/small.pdb", "other-role", "of another kind: small.pdb (breakpad)", ""},
@@ -494,8 +494,8 @@ func TestTracePage(t *testing.T) {
 		want         []string
 	}{
 		{"", g.ours, 200, []string{`<input name="path" value=""`, "<textarea"}},
-		{"?path=" + url.QueryEscape(ours), g.ours, 200, []string{`<span class="mark ok">yes</span> Found, 200: hello-x64.pdb`, "/-/object/", "symstore", "Etag: ", "You are &#34;ours&#34;"}},
-		{"?path=" + url.QueryEscape("/hello-x64.pdb/"+guid+"2/hello-x64.pdb"), g.ours, 200, []string{`<span class="mark bad">no</span> Not found, 404: you ask for age 2`, "Ask whoever publishes the builds to add the PDB", "/-/tx/1"}},
+		{"?path=" + url.QueryEscape(ours), g.ours, 200, []string{`<span class="mark ok">yes</span> Found, 200: hello-x64.pdb`, "/-/file/", "symstore", "Etag: ", "You are &#34;ours&#34;"}},
+		{"?path=" + url.QueryEscape("/hello-x64.pdb/"+guid+"2/hello-x64.pdb"), g.ours, 200, []string{`<span class="mark bad">no</span> Not found, 404: you ask for age 2`, "Ask whoever publishes the builds to add the PDB", "/-/builds/1"}},
 		{"?path=" + url.QueryEscape("/none.pdb/"+guid[:30]+"AA2/none.pdb"), g.writes, 200, []string{"Add the build that has this file", "symdepot add FOLDER-OF-THE-BUILD"}},
 		{"?name=hello-x64.pdb&id=" + guid + "1", g.ours, 200, []string{`value="hello-x64.pdb ` + guid + `1"`, "Found, 200"}},
 		{"?path=%20", g.ours, 200, []string{"<textarea"}},

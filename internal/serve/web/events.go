@@ -74,7 +74,7 @@ type Events struct {
 
 func newEvents(queue *jobs.Queue, remote *depot.Remote, log *slog.Logger) *Events {
 	return &Events{log: log, topics: map[string]func(context.Context) (map[string]fields, error){
-		"queue":     func(ctx context.Context) (map[string]fields, error) { return jobFields(ctx, queue) },
+		"jobs":      func(ctx context.Context) (map[string]fields, error) { return jobFields(ctx, queue) },
 		"upstreams": func(context.Context) (map[string]fields, error) { return upstreamFields(remote.Upstreams()), nil },
 	}}
 }

@@ -20,13 +20,13 @@ func TestEventsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := 0
 		acts := New(Config{})
-		acts.Events.topics["queue"] = func(context.Context) (map[string]fields, error) {
+		acts.Events.topics["jobs"] = func(context.Context) (map[string]fields, error) {
 			lists++
 			return nil, nil
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
-		r := requestOf(t, http.MethodGet, "/-/api/v1/events?topics=queue,queue", http.NoBody)
+		r := requestOf(t, http.MethodGet, "/-/api/v1/events?topics=jobs,jobs", http.NoBody)
 		r.Request = r.WithContext(ctx)
 		begin := time.Now()
 		_ = acts.Events.Serve(httptest.NewRecorder(), r)
@@ -36,7 +36,7 @@ func TestEventsEnd(t *testing.T) {
 		if most := int(eventsLife/eventsEvery) + 1; lists == 0 || lists > most {
 			t.Errorf("the jobs were read %d times, want at most %d", lists, most)
 		}
-		many := requestOf(t, http.MethodGet, "/-/api/v1/events?topics="+strings.Repeat("queue,", 1000)+"queue", http.NoBody)
+		many := requestOf(t, http.MethodGet, "/-/api/v1/events?topics="+strings.Repeat("jobs,", 1000)+"jobs", http.NoBody)
 		if p := AsProblem(acts.Events.Serve(httptest.NewRecorder(), many)); p == nil || p.Status() != http.StatusBadRequest {
 			t.Errorf("1001 topics: %v, want the status 400", p)
 		}

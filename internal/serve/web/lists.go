@@ -131,7 +131,7 @@ func NeedProduct(q url.Values) (string, error) {
 	if p := ProductOf(q); p != nil {
 		return *p, nil
 	}
-	return "", WrongParameter("product", "a product is expected; an empty one is that of transactions without a product")
+	return "", WrongParameter("product", "a product is expected; an empty one is that of builds without a product")
 }
 
 const (

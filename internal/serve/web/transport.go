@@ -68,12 +68,12 @@ func IsSignIn(segs []string) bool {
 	return Claims(segs) && len(segs) > 1 && (segs[1] == "login" || segs[1] == "logout")
 }
 
-// DownloadWord is the last segment of /-/object/get, where browsers that are signed in
+// DownloadWord is the last segment of /-/file/get, where browsers that are signed in
 // download symbol files: the parameter path is the path that tools ask for.
 const DownloadWord = "get"
 
 // IsDownload reports whether a claimed path is one at which the server answers as to
 // the path of a symbol file, which the parameter path has.
 func IsDownload(segs []string) bool {
-	return Claims(segs) && len(segs) == 3 && segs[1] == "object" && segs[2] == DownloadWord
+	return Claims(segs) && len(segs) == 3 && segs[1] == "file" && segs[2] == DownloadWord
 }

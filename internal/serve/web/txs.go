@@ -37,7 +37,7 @@ func (a *Transactions) Undo(r *Request, t depot.Transaction) (depot.Transaction,
 // Find returns the transaction that an address names, if the client may see
 // it.
 func (a *Transactions) Find(r *Request, number string) (t depot.Transaction, err error) {
-	missing := &Problem{Word: "not-found", Detail: "there is no transaction " + Clip(number)}
+	missing := &Problem{Word: "not-found", Detail: "there is no build " + Clip(number)}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n <= 0 || strconv.FormatInt(n, 10) != number {
 		return t, missing
@@ -143,7 +143,7 @@ func (a *Transactions) Change(r *Request, t depot.Transaction, q *wire.Transacti
 		}
 		l := display.NewHeld(h)
 		out.Held = &l
-		a.log.Info("a hold was placed", "request", r.ID, "by", r.Name, "transaction", t.Number, "reason", h.Reason)
+		a.log.Info("a hold was placed", "request", r.ID, "by", r.Name, "build", t.Number, "reason", h.Reason)
 	}
 	if q.Class != "" {
 		p, err := k.Promote(ctx, t.Number, q.Class, r.Name)
@@ -152,7 +152,7 @@ func (a *Transactions) Change(r *Request, t depot.Transaction, q *wire.Transacti
 		}
 		l := display.NewPromoted(p)
 		out.Promoted = &l
-		a.log.Info("a transaction was promoted", "request", r.ID, "by", r.Name, "transaction", t.Number, "from", p.From, "to", p.To)
+		a.log.Info("a build was promoted", "request", r.ID, "by", r.Name, "build", t.Number, "from", p.From, "to", p.To)
 	}
 	if q.Comment != nil {
 		changed, err := k.SetComment(ctx, t.Number, *q.Comment)
@@ -161,7 +161,7 @@ func (a *Transactions) Change(r *Request, t depot.Transaction, q *wire.Transacti
 		}
 		l := display.NewTransaction(changed)
 		out.Transaction = &l
-		a.log.Info("the comment of a transaction was changed", "request", r.ID, "by", r.Name, "transaction", t.Number, "before", Clip(t.Comment))
+		a.log.Info("the comment of a build was changed", "request", r.ID, "by", r.Name, "build", t.Number, "before", Clip(t.Comment))
 	}
 	if q.Unhold != nil {
 		list, err := k.Unhold(ctx, t.Number, *q.Unhold)
@@ -169,7 +169,7 @@ func (a *Transactions) Change(r *Request, t depot.Transaction, q *wire.Transacti
 			return out, RetentionProblem(err)
 		}
 		out.Released = display.NewHolds(list)
-		a.log.Info("holds were released", "request", r.ID, "by", r.Name, "transaction", t.Number, "count", len(list))
+		a.log.Info("holds were released", "request", r.ID, "by", r.Name, "build", t.Number, "count", len(list))
 	}
 	return out, nil
 }
@@ -182,7 +182,7 @@ func (a *Transactions) planned(r *Request, t depot.Transaction, plan string) err
 	}
 	now, err := a.RemovePlan(r, t)
 	if err == nil && now.Plan != plan {
-		err = &Problem{Word: "plan-changed", Detail: fmt.Sprintf("the removal of transaction %d is plan %s now", t.Number, now.Plan)}
+		err = &Problem{Word: "plan-changed", Detail: fmt.Sprintf("the removal of build %d is plan %s now", t.Number, now.Plan)}
 	}
 	return err
 }
@@ -201,7 +201,7 @@ func (a *Transactions) Remove(r *Request, t depot.Transaction, plan string) (dep
 	if t, err = a.changes.Remove(r.Context(), t.Number, r.Name); err != nil {
 		return t, RetentionProblem(err)
 	}
-	a.log.Info("a transaction was removed", "request", r.ID, "by", r.Name, "transaction", t.Number)
+	a.log.Info("a build was removed", "request", r.ID, "by", r.Name, "build", t.Number)
 	return t, nil
 }
 
@@ -240,7 +240,7 @@ func (a *Transactions) RemovePlan(r *Request, t depot.Transaction) (display.Remo
 	}
 	removal, err := s.Removal(t.Number)
 	if err != nil {
-		return display.RemovePlan{}, &Problem{Word: wire.ProblemNotInTrash, Detail: fmt.Sprintf("transaction %d was removed already", t.Number)}
+		return display.RemovePlan{}, &Problem{Word: wire.ProblemNotInTrash, Detail: fmt.Sprintf("build %d was removed already", t.Number)}
 	}
 	l, err := display.NewRemovePlan(t.Number, removal, time.Duration(p.Policy.Trash))
 	// Holders of products that the client may not see are not named.

@@ -41,7 +41,7 @@ func (h *Holdings) metrics() []prometheus.Collector {
 			gauge("symdepot_depot_objects", "Symbol objects in the depot.", func(s depot.Stats) float64 { return float64(s.Objects) }),
 			gauge("symdepot_depot_contents", "Distinct file contents in the depot.", func(s depot.Stats) float64 { return float64(s.Contents) }),
 			gauge("symdepot_depot_bytes", "Bytes of all contents in the depot.", func(s depot.Stats) float64 { return float64(s.Bytes) }),
-			gauge("symdepot_depot_transactions", "Transactions in the depot.", func(s depot.Stats) float64 { return float64(s.Transactions) }),
+			gauge("symdepot_depot_builds", "Builds in the depot.", func(s depot.Stats) float64 { return float64(s.Transactions) }),
 		),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "symdepot_depot_stats_failures_total", Help: "Failures to count the contents of the depot.",

@@ -64,7 +64,7 @@ func register(reg *prometheus.Registry, list ...prometheus.Collector) error {
 func lostFiles(count func() uint64) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "symdepot_accepted_files_lost_total",
-		Help: "Files of uploads that this server accepted and did not find in their transaction; the answer was an error. " +
+		Help: "Files of uploads that this server accepted and did not find in their build; the answer was an error. " +
 			"Always 0, unless the program has a fault.",
 	}, func() float64 { return float64(count()) })
 }

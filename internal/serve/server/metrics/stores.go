@@ -64,7 +64,7 @@ type indexWaits struct {
 
 var descIndexWaits = prometheus.NewDesc("symdepot_index_wait_seconds",
 	"Time that writers of the index waited: for other writers (lock) and for the disk (commit); "+
-		"of an index in a database the whole transaction.",
+		"of an index in a database the whole build.",
 	[]string{"for"}, nil)
 
 // Describe implements prometheus.Collector.
@@ -80,7 +80,7 @@ func (c indexWaits) Collect(ch chan<- prometheus.Metric) {
 	}
 	counts := map[string]depot.WaitCount{"lock": st.Waits.Lock(), "commit": st.Waits.Commit()}
 	if st.Database {
-		counts = map[string]depot.WaitCount{"transaction": st.Waits.Transaction()}
+		counts = map[string]depot.WaitCount{"build": st.Waits.Transaction()}
 	}
 	for what, c := range counts {
 		buckets := make(map[float64]uint64, len(c.Up))

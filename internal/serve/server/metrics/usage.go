@@ -88,13 +88,13 @@ func (c *Usages) metrics() []prometheus.Collector {
 		return s, s.Usage != nil
 	}
 	return []prometheus.Collector{failed, newTable(read,
-		family[state]{"symdepot_usage_bytes", "Disk space that live transactions take, by product or class; " +
+		family[state]{"symdepot_usage_bytes", "Disk space that live builds take, by product or class; " +
 			"part is own (nothing else holds it) or shared.",
 			prometheus.GaugeValue, []string{"by", "name", "part"}, func(s state, put put) {
 				shares(put, "product", s.Products, func(s *lifecycle.Share) string { return s.Product })
 				shares(put, "class", s.Classes, func(s *lifecycle.Share) string { return s.Class })
 			}},
-		gauge("symdepot_usage_live_bytes", "Disk space that live transactions take.", func(s state) float64 { return float64(s.Live) }),
+		gauge("symdepot_usage_live_bytes", "Disk space that live builds take.", func(s state) float64 { return float64(s.Live) }),
 		gauge("symdepot_usage_garbage_bytes", "Disk space that gc frees now, its grace aside.",
 			func(s state) float64 { return float64(s.Garbage) }),
 		gauge("symdepot_usage_trash_bytes", "Disk space that gc frees after the trash.", func(s state) float64 { return float64(s.Trash) }),

@@ -37,13 +37,13 @@ type catalogAPI struct {
 
 func (a catalogAPI) routes() []route {
 	return []route{
-		on(http.MethodGet, "v1/transactions/*/files", a.listFiles),
-		on(http.MethodGet, "v1/objects", a.listObjects),
-		bare(on(http.MethodGet, "v1/objects/*", a.showEntry)),
-		on(http.MethodGet, "v1/objects/*/holders", a.listHolders),
-		bare(on(http.MethodGet, "v1/objects/*/paths", a.listPaths)),
-		bare(on(http.MethodGet, "v1/objects/*/forms", a.listForms)),
-		on(http.MethodGet, "v1/objects/*/sources", a.listSources),
+		on(http.MethodGet, "v1/builds/*/files", a.listFiles),
+		on(http.MethodGet, "v1/files", a.listObjects),
+		bare(on(http.MethodGet, "v1/files/*", a.showEntry)),
+		on(http.MethodGet, "v1/files/*/holders", a.listHolders),
+		bare(on(http.MethodGet, "v1/files/*/paths", a.listPaths)),
+		bare(on(http.MethodGet, "v1/files/*/forms", a.listForms)),
+		on(http.MethodGet, "v1/files/*/sources", a.listSources),
 		on(http.MethodGet, "v1/served", a.listServed),
 		on(http.MethodGet, "v1/products", a.listProducts),
 		on(http.MethodGet, "v1/versions", a.listVersions),

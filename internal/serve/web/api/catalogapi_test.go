@@ -140,31 +140,31 @@ func TestCatalogAPI(t *testing.T) {
 		path, member string
 		want         []string
 	}{
-		{everyone, "/objects?", "name", []string{"hello-arm64.pdb", "hello-x64.exe", "hello-x64.pdb", "hello-x86.exe", "prog-sha1.debug"}},
-		{everyone, "/objects?q=*x64*", "kind", []string{"pe", "pdb"}},
-		{everyone, "/objects?q=F9EFE0B6AE7500394C4C44205044422E1", "sha256", []string{blob.Sum(readTestFile(t, "pdb/hello-x64.exe").body).String(), sha}},
-		{everyone, "/objects?kind=pdb&sort=added", "product", []string{"", "Tool"}},
-		{everyone, "/objects?product=", "name", []string{"hello-arm64.pdb"}},
-		{everyone, "/objects?product=Game&sort=size", "name", []string{"hello-x64.pdb", "hello-x86.exe", "hello-x64.exe"}},
-		{everyone, "/objects?has=private&arch=arm64", "name", []string{"hello-arm64.pdb"}},
-		{everyone, "/objects?origin=fetched", "name", nil},
-		{everyone, "/objects?since=2999-01-01", "name", nil},
-		{guest, "/objects?", "name", []string{"hello-x64.pdb", "prog-sha1.debug"}},
-		{guest, "/objects?product=Game", "name", nil},
-		{everyone, "/objects/" + sha + "/holders?", "transaction", []string{"3", "2", "1"}},
-		{guest, "/objects/" + sha + "/holders?", "transaction", []string{"3"}},
+		{everyone, "/files?", "name", []string{"hello-arm64.pdb", "hello-x64.exe", "hello-x64.pdb", "hello-x86.exe", "prog-sha1.debug"}},
+		{everyone, "/files?q=*x64*", "kind", []string{"pe", "pdb"}},
+		{everyone, "/files?q=F9EFE0B6AE7500394C4C44205044422E1", "sha256", []string{blob.Sum(readTestFile(t, "pdb/hello-x64.exe").body).String(), sha}},
+		{everyone, "/files?kind=pdb&sort=added", "product", []string{"", "Tool"}},
+		{everyone, "/files?product=", "name", []string{"hello-arm64.pdb"}},
+		{everyone, "/files?product=Game&sort=size", "name", []string{"hello-x64.pdb", "hello-x86.exe", "hello-x64.exe"}},
+		{everyone, "/files?has=private&arch=arm64", "name", []string{"hello-arm64.pdb"}},
+		{everyone, "/files?origin=fetched", "name", nil},
+		{everyone, "/files?since=2999-01-01", "name", nil},
+		{guest, "/files?", "name", []string{"hello-x64.pdb", "prog-sha1.debug"}},
+		{guest, "/files?product=Game", "name", nil},
+		{everyone, "/files/" + sha + "/holders?", "build", []string{"3", "2", "1"}},
+		{guest, "/files/" + sha + "/holders?", "build", []string{"3"}},
 		{everyone, "/products?sort=newest", "product", []string{"", "Tool", "Game"}},
 		{guest, "/products?", "product", []string{"Tool"}},
 		{everyone, "/versions?product=Game", "version", []string{"1", "2"}},
-		{everyone, "/versions?product=Game&sort=newest&prefix=2", "transactions", []string{"1"}},
+		{everyone, "/versions?product=Game&sort=newest&prefix=2", "builds", []string{"1"}},
 		{guest, "/versions?product=Game", "version", nil},
 		{everyone, "/versions/files?product=Game&version=1", "name", []string{"hello-x64.exe", "hello-x64.pdb"}},
 		{everyone, "/versions/diff?product=Game&here=1&there=2", "name", []string{"hello-x64.exe", "hello-x86.exe"}},
 		{guest, "/versions/diff?product=Game&here=1&there=2", "name", nil},
-		{everyone, "/transactions/1/files?", "path", []string{"pdb/hello-x64.exe", "pdb/hello-x64.pdb"}},
-		{everyone, "/transactions/1/files?kind=pdb&sort=size", "path", []string{"pdb/hello-x64.pdb"}},
-		{everyone, "/transactions?product=", "transaction", []string{"4"}},
-		{everyone, "/transactions?since=2000-01-01T00:00:00Z", "transaction", []string{"4", "3", "2", "1"}},
+		{everyone, "/builds/1/files?", "path", []string{"pdb/hello-x64.exe", "pdb/hello-x64.pdb"}},
+		{everyone, "/builds/1/files?kind=pdb&sort=size", "path", []string{"pdb/hello-x64.pdb"}},
+		{everyone, "/builds?product=", "build", []string{"4"}},
+		{everyone, "/builds?since=2000-01-01T00:00:00Z", "build", []string{"4", "3", "2", "1"}},
 	} {
 		ask := serveDepot(t, d, tt.who)
 		for _, limit := range []string{"limit=1", "limit=100"} {
@@ -177,19 +177,19 @@ func TestCatalogAPI(t *testing.T) {
 			}
 		}
 	}
-	if _, body := serveDepot(t, d, everyone)("/objects?q=" + sha); !strings.HasPrefix(body, `{"read_as":"content","items":[{`) {
+	if _, body := serveDepot(t, d, everyone)("/files?q=" + sha); !strings.HasPrefix(body, `{"read_as":"content","items":[{`) {
 		t.Errorf("objects with a content: %s, want read_as content", body)
 	}
-	resp, body := serveDepot(t, d, everyone)("/objects/" + strings.ToUpper(sha))
-	for _, part := range []string{`"sha256":"` + sha, `"more_holders"`, `"layout"`, `"hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello-x64.pdb"`, `"role":"executable"`, `"holders":[{"transaction":3`} {
+	resp, body := serveDepot(t, d, everyone)("/files/" + strings.ToUpper(sha))
+	for _, part := range []string{`"sha256":"` + sha, `"more_holders"`, `"layout"`, `"hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello-x64.pdb"`, `"role":"executable"`, `"holders":[{"build":3`} {
 		if is := strings.Contains(body, part); is == (part == `"more_holders"` || part == `"layout"`) || resp.StatusCode != http.StatusOK {
 			t.Errorf("the entry: status %d, %s in it: %v; body %s", resp.StatusCode, part, is, body)
 		}
 	}
-	if got := items(t, serveDepot(t, d, guest), "/objects/"+sha+"/paths", "layout"); !slices.Contains(got, "symstore") || !slices.IsSorted(got) {
+	if got := items(t, serveDepot(t, d, guest), "/files/"+sha+"/paths", "layout"); !slices.Contains(got, "symstore") || !slices.IsSorted(got) {
 		t.Errorf("layouts of the paths: %q, want symstore among them, in order", got)
 	}
-	if got := items(t, serveDepot(t, d, guest), "/objects/"+sha+"/forms", "name"); len(got) > 0 {
+	if got := items(t, serveDepot(t, d, guest), "/files/"+sha+"/forms", "name"); len(got) > 0 {
 		t.Errorf("forms: %q, want none", got)
 	}
 }
@@ -203,24 +203,24 @@ func TestCatalogAPIRefusals(t *testing.T) {
 	hidden := blob.Sum(readTestFile(t, "pdb/hello-x64.exe").body).String()
 	guest := &web.Principal{Name: "guest", Rights: auth.Rights{Admitted: true, Products: []string{"Tool"}}}
 	ask := serveDepot(t, d, guest)
-	_, body := ask("/objects?limit=1")
+	_, body := ask("/files?limit=1")
 	var page struct{ Next string }
 	if err := json.Unmarshal([]byte(body), &page); err != nil || page.Next == "" {
 		t.Fatalf("body %s, %v; want a page with another one", body, err)
 	}
 	for path, want := range map[string]string{
-		"/objects?color=red": "query", "/objects?kind=tree": "query", "/objects?sort=color": "query", "/objects?since=yesterday": "query", "/objects?origin=moon": "query", "/objects?limit=0": "query", "/objects?has=a%20b": "query",
-		"/objects?cursor=x": "cursor", "/objects?kind=pdb&limit=1&cursor=" + page.Next: "cursor", "/products?cursor=" + page.Next: "cursor", "/objects?cursor=" + page.Next + "AA": "cursor",
-		"/objects/" + sha[:10]: "not-found", "/objects/" + hidden: "not-found", "/objects/" + hidden + "/holders": "not-found", "/objects/" + hidden + "/paths": "not-found", "/objects/" + strings.Repeat("0", 64) + "/forms": "not-found",
-		"/versions": "query", "/versions?product=Tool&sort=name": "query", "/versions/diff": "query", "/versions/files?version=1": "query", "/transactions/1/files": "not-found", "/transactions/99/files": "not-found", "/transactions/3/files?sort=color": "query",
-		"/transactions?since=x": "query",
+		"/files?color=red": "query", "/files?kind=tree": "query", "/files?sort=color": "query", "/files?since=yesterday": "query", "/files?origin=moon": "query", "/files?limit=0": "query", "/files?has=a%20b": "query",
+		"/files?cursor=x": "cursor", "/files?kind=pdb&limit=1&cursor=" + page.Next: "cursor", "/products?cursor=" + page.Next: "cursor", "/files?cursor=" + page.Next + "AA": "cursor",
+		"/files/" + sha[:10]: "not-found", "/files/" + hidden: "not-found", "/files/" + hidden + "/holders": "not-found", "/files/" + hidden + "/paths": "not-found", "/files/" + strings.Repeat("0", 64) + "/forms": "not-found",
+		"/versions": "query", "/versions?product=Tool&sort=name": "query", "/versions/diff": "query", "/versions/files?version=1": "query", "/builds/1/files": "not-found", "/builds/99/files": "not-found", "/builds/3/files?sort=color": "query",
+		"/builds?since=x": "query",
 	} {
 		if resp, body := ask(path); !strings.Contains(body, "problem:"+want+`"`) {
 			t.Errorf("%s: status %d, body %s; want the problem %s", path, resp.StatusCode, body, want)
 		}
 	}
 	nobody := &web.Principal{Anonymous: true}
-	for _, path := range []string{"/objects", "/objects/" + sha, "/products", "/versions?product=Tool", "/transactions/3/files"} {
+	for _, path := range []string{"/files", "/files/" + sha, "/products", "/versions?product=Tool", "/builds/3/files"} {
 		if resp, body := serveDepot(t, d, nobody)(path); resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s without credentials: status %d, body %s; want 401", path, resp.StatusCode, body)
 		}
@@ -253,8 +253,8 @@ func TestMissesAPI(t *testing.T) {
 	everyone := &web.Principal{Name: "all", Rights: auth.Rights{Admitted: true, All: true}}
 	ask := serveDepot(t, d, everyone)
 	for path, want := range map[string][]string{
-		"/misses?limit=1": {"lost2.pdb", "lost1.pdb", "lost0.pdb"}, "/misses?limit=1&sort=last": {"lost2.pdb", "lost1.pdb", "lost0.pdb"}, "/misses?client=windbg": {"lost1.pdb", "lost0.pdb"}, "/misses?name=LOST0*": {"lost0.pdb"},
-		"/misses?since=2999-01-01": nil,
+		"/missing?limit=1": {"lost2.pdb", "lost1.pdb", "lost0.pdb"}, "/missing?limit=1&sort=last": {"lost2.pdb", "lost1.pdb", "lost0.pdb"}, "/missing?client=windbg": {"lost1.pdb", "lost0.pdb"}, "/missing?name=LOST0*": {"lost0.pdb"},
+		"/missing?since=2999-01-01": nil,
 	} {
 		got := items(t, ask, path, "name")
 		if strings.Contains(path, "sort=last") {
@@ -271,18 +271,18 @@ func TestMissesAPI(t *testing.T) {
 		{"application/x-ndjson", "?client=gdb", "application/x-ndjson", `{"name":"lost2.pdb","id":"`, "\n{\"end\":true}\n"},
 		{"text/csv", "?format=ndjson&name=nothing", "application/x-ndjson", "{\"end\":true}\n", ""},
 	} {
-		resp, body := ask("/misses"+form.query, "Accept", form.accept)
+		resp, body := ask("/missing"+form.query, "Accept", form.accept)
 		if !strings.HasPrefix(resp.Header.Get("Content-Type"), form.kind) || !strings.HasPrefix(body, form.first) || !strings.Contains(body, form.last) {
 			t.Errorf("%+v: type %s, body %s", form, resp.Header.Get("Content-Type"), body)
 		}
 	}
-	for path, want := range map[string]string{"/misses?format=xml": "query", "/misses?format=csv&limit=1": "query", "/misses?sort=name": "query", "/misses?cursor=x": "cursor"} {
+	for path, want := range map[string]string{"/missing?format=xml": "query", "/missing?format=csv&limit=1": "query", "/missing?sort=name": "query", "/missing?cursor=x": "cursor"} {
 		if _, body := ask(path); !strings.Contains(body, "problem:"+want+`"`) {
 			t.Errorf("%s: body %s, want the problem %s", path, body, want)
 		}
 	}
 	guest := &web.Principal{Name: "guest", Rights: auth.Rights{Admitted: true, Products: []string{"Tool"}}}
-	if resp, _ := serveDepot(t, d, guest)("/misses"); resp.StatusCode != http.StatusForbidden {
+	if resp, _ := serveDepot(t, d, guest)("/missing"); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("misses for a reader of one product: status %d, want 403", resp.StatusCode)
 	}
 }

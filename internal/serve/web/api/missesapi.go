@@ -45,7 +45,7 @@ type missesAPI struct {
 	log     *slog.Logger
 }
 
-func (a missesAPI) routes() []route { return []route{on(http.MethodGet, "v1/misses", a.listMisses)} }
+func (a missesAPI) routes() []route { return []route{on(http.MethodGet, "v1/missing", a.listMisses)} }
 
 // listMisses answers GET misses: files that clients requested and did not get, page by
 // page in JSON, or all of them in another form.
@@ -55,7 +55,7 @@ func (a missesAPI) listMisses(w http.ResponseWriter, r *web.Request, _ []string)
 		return err
 	}
 	q := r.URL.Query()
-	limit, after, err := web.ReadPage(q, "misses")
+	limit, after, err := web.ReadPage(q, "missing")
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (a missesAPI) listMisses(w http.ResponseWriter, r *web.Request, _ []string)
 	if err != nil {
 		return web.ListProblem(err, after)
 	}
-	return web.WriteList(w, r, "misses", list, next)
+	return web.WriteList(w, r, "missing", list, next)
 }
 
 // streamed is how many rows are written before the time of the answer begins anew.

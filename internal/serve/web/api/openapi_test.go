@@ -248,7 +248,7 @@ var answers = map[string]reflect.Type{
 	"Download": reflect.TypeFor[display.Download](), "Partner": reflect.TypeFor[display.Partner](), "Form": reflect.TypeFor[display.EntryForm](),
 	"Product": reflect.TypeFor[display.Product](), "Version": reflect.TypeFor[display.Version](), "Difference": reflect.TypeFor[display.Difference](),
 	"File": reflect.TypeFor[display.File](), "Wanted": reflect.TypeFor[catalog.Wanted](),
-	"Transaction": reflect.TypeFor[display.Transaction](), "Origin": reflect.TypeFor[depot.Origin](), "TransactionState": reflect.TypeFor[display.State](),
+	"Build": reflect.TypeFor[display.Transaction](), "Origin": reflect.TypeFor[depot.Origin](), "BuildState": reflect.TypeFor[display.State](),
 	"Hold": reflect.TypeFor[display.Held](), "Promotion": reflect.TypeFor[display.Promoted](), "Removal": reflect.TypeFor[display.Removal](),
 	"Changed": reflect.TypeFor[display.Changed](), "Purged": reflect.TypeFor[display.Purged](),
 	"Policy": reflect.TypeFor[display.Policy](), "Plan": reflect.TypeFor[display.Plan](), "PlannedRemoval": reflect.TypeFor[display.Removes](),
@@ -272,10 +272,10 @@ var answers = map[string]reflect.Type{
 // bodies are the types of bodies of requests, by the names of their schemas.
 var bodies = map[string]reflect.Type{
 	"TokenSpec": reflect.TypeFor[wire.TokenSpec](), "UpstreamAct": reflect.TypeFor[wire.UpstreamAct](),
-	"TransactionChange": reflect.TypeFor[wire.TransactionChange](), "HoldSpec": reflect.TypeFor[wire.HoldSpec](),
+	"BuildChange": reflect.TypeFor[wire.TransactionChange](), "HoldSpec": reflect.TypeFor[wire.HoldSpec](),
 	"PlanSpec": reflect.TypeFor[wire.PlanSpec](), "PlanApply": reflect.TypeFor[wire.PlanApply](),
 	"Match": reflect.TypeFor[wire.Match](), "MatchFile": reflect.TypeFor[wire.MatchFile](), "TraceAsk": reflect.TypeFor[wire.TraceAsk](),
-	"PushSpec": reflect.TypeFor[wire.PushSpec](), "PushBuild": reflect.TypeFor[wire.PushBuild](), "PushEntry": reflect.TypeFor[wire.PushEntry](), "PushCommit": reflect.TypeFor[wire.PushCommit](),
+	"PushSpec": reflect.TypeFor[wire.PushSpec](), "PushCIJob": reflect.TypeFor[wire.PushCIJob](), "PushEntry": reflect.TypeFor[wire.PushEntry](), "PushCommit": reflect.TypeFor[wire.PushCommit](),
 }
 
 // TestDescribedTypes: the schemas have the members of the types that the server encodes

@@ -65,7 +65,7 @@ func (a pushAPI) openStage(w http.ResponseWriter, r *web.Request, _ []string) er
 		Labels: stage.Labels{Product: q.Product, Version: q.Version, Branch: q.Branch, Class: q.Class, Comment: q.Comment},
 		Key:    q.Key, Join: q.Join,
 	}
-	if b := q.Build; b != nil {
+	if b := q.CIJob; b != nil {
 		spec.Build = stage.Build{CI: b.CI, URL: b.URL, Commit: b.Commit, Run: b.Run, Attempt: b.Attempt}
 	}
 	if err := web.FileUnder(&spec, r, c); err != nil {

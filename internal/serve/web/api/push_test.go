@@ -237,7 +237,7 @@ func TestPushRequests(t *testing.T) {
 	}{
 		{"GET", "", "", 200, `"check_batch":3,"part":100,"whole_below":200,"encodings":["zstd","gzip"],"idle":3600,"longest":7200,"quotas":[{"product":"ours","bytes":100,"used":7}]`},
 		{"POST", "/stages", `{"product":"ours","version":"1"}`, 201, `"id":"S","state":"open","product":"ours","version":"1"`},
-		{"POST", "/stages", `{"product":"ours","key":"again","build":{"ci":"github"}}`, 200, `"id":"S"`},
+		{"POST", "/stages", `{"product":"ours","key":"again","ci_job":{"ci":"github"}}`, 200, `"id":"S"`},
 		{"POST", "/stages", `{"product":"theirs"}`, 403, "problem:forbidden"},
 		{"POST", "/stages", `{"product":"ours","versionn":"1"}`, 400, `unknown field \"versionn\"`},
 		{"POST", "/stages", `{"product":1}`, 400, `"fields":{"product":"is a number"}`},
@@ -253,7 +253,7 @@ func TestPushRequests(t *testing.T) {
 		{"POST", "/stages/S/check", `[{"path":"a","size":-1,"sha256":"` + ref + `"}]`, 400, `"fields":{"0":"\"a\""}`},
 		{"POST", "/stages/S/check", `[{"path":"a","size":7,"sha256":"` + strings.ToUpper(ref) + `"}]`, 400, "problem:query"},
 		{"POST", "/stages/T/check", `[]`, 404, "problem:not-found"},
-		{"POST", "/stages/S/commit", `{"files":1,"manifest":"` + manifest + `"}`, 200, `{"transaction":17,"files":1,"known_bytes":0,"new_bytes":0,"refused":[{"path":"a","reason":"empty"}]}`},
+		{"POST", "/stages/S/commit", `{"files":1,"manifest":"` + manifest + `"}`, 200, `{"build":17,"files":1,"known_bytes":0,"new_bytes":0,"refused":[{"path":"a","reason":"empty"}]}`},
 		{"POST", "/stages/S/commit", `{"files":1,"manifest":"abc"}`, 400, `"fields":{"manifest"`},
 		{"POST", "/stages/S/commit", `{"files":2}`, 409, `"missing":["2d711642`},
 		{"DELETE", "/stages/S", "", 204, ""},

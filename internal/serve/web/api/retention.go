@@ -140,7 +140,7 @@ func (a retentionAPI) makePlan(w http.ResponseWriter, r *web.Request, _ []string
 	case q.Kind == wire.PlanRemove:
 		return a.makeRemovePlan(w, r, q.Transaction)
 	case q.Kind != "" && q.Kind != wire.PlanRetention && !gc || q.Transaction != 0:
-		return web.BadMember("the kind of plan is not valid", "kind", "retention, gc, or remove with a transaction, is expected")
+		return web.BadMember("the kind of plan is not valid", "kind", "retention, gc, or remove with a build, is expected")
 	}
 	if err := r.May(web.ReadAll); err != nil {
 		return err

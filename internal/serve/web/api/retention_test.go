@@ -210,7 +210,7 @@ func TestRetentionRights(t *testing.T) {
 		{&all, "POST", "/plans", "", 403, "scope write", ""},
 		{&ci, "POST", "/plans", "", 403, "read all products", ""},
 		{&boss, "POST", "/plans", `{"kind":"all"}`, 400, "problem:query", ""},
-		{&boss, "POST", "/plans", `{"kind":"gc","transaction":1}`, 400, "problem:query", ""},
+		{&boss, "POST", "/plans", `{"kind":"gc","build":1}`, 400, "problem:query", ""},
 		{&boss, "POST", "/plans", `{"grace":1}`, 400, "of the kind gc", ""},
 		{&boss, "POST", "/plans", `{"kind":"gc","grace":-1}`, 400, `"grace":"a number of seconds`, ""},
 		{&ci, "POST", "/plans", `{"kind":"gc"}`, 403, "read all products", ""},
@@ -223,51 +223,51 @@ func TestRetentionRights(t *testing.T) {
 		{&ci, "POST", "/plans/8c1f2a90/apply", "", 403, "scope admin", ""},
 		{&boss, "POST", "/plans/8c1f2a90/apply", `{"yes_remove":3}`, 200, `"plan"`, "apply 8c1f2a90 3 boss"},
 		{&boss, "POST", "/plans/8c1f2a90/apply", `{"yes":3}`, 400, "unknown field", ""},
-		{&guest, "GET", "/usage", "", 403, "read all products", ""},
-		{&guest, "GET", "/usage?from=2026-11-01", "", 403, "read all products", ""},
-		{&all, "GET", "/usage?from=2026-11-01&to=2026-11-03", "", 200, `{"items":[{"day":"2026-11-01","transactions":0,"files":0,"bytes":7`, "usage 2026-11-01 to 2026-11-03 of all true"},
-		{&all, "GET", "/usage?from=2026-11-01&to=2026-11-03&by=product", "", 200, `"product":"ours"`, "usage 2026-11-01 to 2026-11-03 of all false"},
-		{&all, "GET", "/usage?to=2026-11-30&product=", "", 200, `"items"`, `usage 2026-11-01 to 2026-11-30 of "" false`},
-		{&all, "GET", "/usage?from=2026-11-01&to=2026-12-31&by=product", "", 400, "at most 31 days", ""},
-		{&all, "GET", "/usage?from=2026-11-02&to=2026-11-01", "", 400, "at most 1098 days", ""},
-		{&all, "GET", "/usage?from=1926-11-02", "", 400, "a day is expected", ""},
-		{&all, "GET", "/usage?by=kind", "", 400, `"by":`, ""},
-		{&all, "GET", "/usage?by=total&product=ours", "", 400, `"by":`, ""},
-		{&all, "GET", "/usage?since=2026-11-02", "", 400, `"since":"is unknown"`, ""},
+		{&guest, "GET", "/disk", "", 403, "read all products", ""},
+		{&guest, "GET", "/disk?from=2026-11-01", "", 403, "read all products", ""},
+		{&all, "GET", "/disk?from=2026-11-01&to=2026-11-03", "", 200, `{"items":[{"day":"2026-11-01","builds":0,"files":0,"bytes":7`, "usage 2026-11-01 to 2026-11-03 of all true"},
+		{&all, "GET", "/disk?from=2026-11-01&to=2026-11-03&by=product", "", 200, `"product":"ours"`, "usage 2026-11-01 to 2026-11-03 of all false"},
+		{&all, "GET", "/disk?to=2026-11-30&product=", "", 200, `"items"`, `usage 2026-11-01 to 2026-11-30 of "" false`},
+		{&all, "GET", "/disk?from=2026-11-01&to=2026-12-31&by=product", "", 400, "at most 31 days", ""},
+		{&all, "GET", "/disk?from=2026-11-02&to=2026-11-01", "", 400, "at most 1098 days", ""},
+		{&all, "GET", "/disk?from=1926-11-02", "", 400, "a day is expected", ""},
+		{&all, "GET", "/disk?by=kind", "", 400, `"by":`, ""},
+		{&all, "GET", "/disk?by=total&product=ours", "", 400, `"by":`, ""},
+		{&all, "GET", "/disk?since=2026-11-02", "", 400, `"since":"is unknown"`, ""},
 
-		{&nobody, "GET", "/transactions", "", 401, "problem:credentials", ""},
-		{&guest, "GET", "/transactions/1", "", 200, `"holds":[],"promotions":[]`, ""},
-		{&guest, "GET", "/transactions/3", "", 200, `"removal":{"by":"ci"`, ""},
-		{&guest, "GET", "/transactions/4", "", 404, "there is no transaction 4", ""}, // as 6
-		{&guest, "GET", "/transactions/6", "", 404, "there is no transaction 6", ""},
-		{&guest, "GET", "/transactions/01", "", 404, "problem:not-found", ""},
-		{&all, "GET", "/transactions/4", "", 200, `"product":"theirs"`, ""},
-		{&guest, "PATCH", "/transactions/1", `{"class":"release"}`, 403, "scope write", ""},
-		{&ci, "PATCH", "/transactions/1", `{"class":"release"}`, 200, `"promoted":{"transaction":1,"from":"nightly","to":"release"`, "promote 1 release"},
-		{&ci, "PATCH", "/transactions/1", `{"class":"relese"}`, 400, "the nearest is release", ""},
-		{&ci, "PATCH", "/transactions/1", `{}`, 400, "changes nothing", ""},
-		{&ci, "PATCH", "/transactions/1", `{"comment":"shipped"}`, 200, `"comment":"shipped"`, `comment 1 "shipped"`},
-		{&ci, "PATCH", "/transactions/1", `{"comment":""}`, 200, `"comment":""`, `comment 1 ""`},
-		{&ci, "PATCH", "/transactions/1", `{"comment":"a\u0007"}`, 400, `"comment":`, ""},
-		{&guest, "PATCH", "/transactions/1", `{"comment":"shipped"}`, 403, "scope write", ""},
-		{&ci, "PATCH", "/transactions/4", `{"class":"release"}`, 404, "problem:not-found", ""},
-		{&nightly, "PATCH", "/transactions/2", `{"class":"release"}`, 403, `class \"nightly\" only`, ""},
-		{&nightly, "DELETE", "/transactions/1", "", 403, `class \"nightly\" only`, ""},
-		{&nightly, "DELETE", "/transactions/2", "", 200, `"transaction":2`, "remove 2 by ci"},
-		{&ci, "PATCH", "/transactions/1", `{"hold":{"reason":"x","until":"2126-12-31"}}`, 200, `"held":{"transaction":1,"name":"x"`, "hold 1 x by ci"},
-		{&ci, "PATCH", "/transactions/1", `{"hold":{"reason":""}}`, 400, "hold.reason", ""},
-		{&ci, "PATCH", "/transactions/1", `{"hold":{"reason":"x","until":"soon"}}`, 400, "hold.until", ""},
-		{&ci, "PATCH", "/transactions/1", `{"unhold":""}`, 403, "scope admin", ""},
-		{&boss, "PATCH", "/transactions/1", `{"unhold":"x"}`, 200, `{"released":[]}`, `unhold 1 "x"`},
-		{&guest, "DELETE", "/transactions/1", "", 403, "scope write", ""},
-		{&ci, "DELETE", "/transactions/1", "", 200, `"transaction":1`, "remove 1 by ci"},
-		{&ci, "DELETE", "/transactions/3", "", 409, "was removed already", ""},
-		{&ci, "DELETE", "/transactions/5", "", 404, "problem:not-found", ""},
-		{&ci, "DELETE", "/transactions/1?purge=true", "", 403, "scope admin", ""},
-		{&ci, "DELETE", "/transactions/1?prge=true", "", 400, "problem:query", ""},
-		{&boss, "DELETE", "/transactions/3?purge=true&reason=a+key", "", 200, `"contents"`, "purge 3 by boss: a key"},
-		{&boss, "DELETE", "/transactions/1?reason=a+key", "", 400, "belongs to a purge", ""},
-		{&ci, "POST", "/transactions/3/undo", "", 200, `"transaction":3`, "undo 3 by ci"},
+		{&nobody, "GET", "/builds", "", 401, "problem:credentials", ""},
+		{&guest, "GET", "/builds/1", "", 200, `"holds":[],"promotions":[]`, ""},
+		{&guest, "GET", "/builds/3", "", 200, `"removal":{"by":"ci"`, ""},
+		{&guest, "GET", "/builds/4", "", 404, "there is no build 4", ""}, // as 6
+		{&guest, "GET", "/builds/6", "", 404, "there is no build 6", ""},
+		{&guest, "GET", "/builds/01", "", 404, "problem:not-found", ""},
+		{&all, "GET", "/builds/4", "", 200, `"product":"theirs"`, ""},
+		{&guest, "PATCH", "/builds/1", `{"class":"release"}`, 403, "scope write", ""},
+		{&ci, "PATCH", "/builds/1", `{"class":"release"}`, 200, `"promoted":{"build":1,"from":"nightly","to":"release"`, "promote 1 release"},
+		{&ci, "PATCH", "/builds/1", `{"class":"relese"}`, 400, "the nearest is release", ""},
+		{&ci, "PATCH", "/builds/1", `{}`, 400, "changes nothing", ""},
+		{&ci, "PATCH", "/builds/1", `{"comment":"shipped"}`, 200, `"comment":"shipped"`, `comment 1 "shipped"`},
+		{&ci, "PATCH", "/builds/1", `{"comment":""}`, 200, `"comment":""`, `comment 1 ""`},
+		{&ci, "PATCH", "/builds/1", `{"comment":"a\u0007"}`, 400, `"comment":`, ""},
+		{&guest, "PATCH", "/builds/1", `{"comment":"shipped"}`, 403, "scope write", ""},
+		{&ci, "PATCH", "/builds/4", `{"class":"release"}`, 404, "problem:not-found", ""},
+		{&nightly, "PATCH", "/builds/2", `{"class":"release"}`, 403, `class \"nightly\" only`, ""},
+		{&nightly, "DELETE", "/builds/1", "", 403, `class \"nightly\" only`, ""},
+		{&nightly, "DELETE", "/builds/2", "", 200, `"build":2`, "remove 2 by ci"},
+		{&ci, "PATCH", "/builds/1", `{"hold":{"reason":"x","until":"2126-12-31"}}`, 200, `"held":{"build":1,"name":"x"`, "hold 1 x by ci"},
+		{&ci, "PATCH", "/builds/1", `{"hold":{"reason":""}}`, 400, "hold.reason", ""},
+		{&ci, "PATCH", "/builds/1", `{"hold":{"reason":"x","until":"soon"}}`, 400, "hold.until", ""},
+		{&ci, "PATCH", "/builds/1", `{"unhold":""}`, 403, "scope admin", ""},
+		{&boss, "PATCH", "/builds/1", `{"unhold":"x"}`, 200, `{"released":[]}`, `unhold 1 "x"`},
+		{&guest, "DELETE", "/builds/1", "", 403, "scope write", ""},
+		{&ci, "DELETE", "/builds/1", "", 200, `"build":1`, "remove 1 by ci"},
+		{&ci, "DELETE", "/builds/3", "", 409, "was removed already", ""},
+		{&ci, "DELETE", "/builds/5", "", 404, "problem:not-found", ""},
+		{&ci, "DELETE", "/builds/1?purge=true", "", 403, "scope admin", ""},
+		{&ci, "DELETE", "/builds/1?prge=true", "", 400, "problem:query", ""},
+		{&boss, "DELETE", "/builds/3?purge=true&reason=a+key", "", 200, `"contents"`, "purge 3 by boss: a key"},
+		{&boss, "DELETE", "/builds/1?reason=a+key", "", 400, "belongs to a purge", ""},
+		{&ci, "POST", "/builds/3/undo", "", 200, `"build":3`, "undo 3 by ci"},
 	} {
 		f := &fakeRetention{}
 		resp, body := serveRetention(t, f, tt.who)(tt.method, tt.path, tt.body, "If-Match", `"7"`)
@@ -292,9 +292,9 @@ func TestPurgeIsAudited(t *testing.T) {
 	boss := web.Principal{Name: "boss", Rights: auth.Rights{Admitted: true, All: true, Write: true, WriteAll: true, Admin: true}}
 	boss.Identity.Name = "boss"
 	ask := serveRetention(t, &fakeRetention{}, &boss, log)
-	ask("DELETE", "/transactions/1", "")
-	ask("DELETE", "/transactions/3?purge=true&reason=a+key", "")
-	ask("DELETE", "/transactions/9?purge=true", "") // there is none
+	ask("DELETE", "/builds/1", "")
+	ask("DELETE", "/builds/3?purge=true&reason=a+key", "")
+	ask("DELETE", "/builds/9?purge=true", "") // there is none
 	var got []string
 	for e, err := range auth.ReadAudit(file, auth.AuditFilter{}) {
 		if err != nil {
@@ -302,7 +302,7 @@ func TestPurgeIsAudited(t *testing.T) {
 		}
 		got = append(got, fmt.Sprint(e.Who, " ", e.Action, " ", e.Name, " ", e.ID, " ", e.Products, " ", e.Detail, " ", e.Remote != ""))
 	}
-	if want := []string{"boss purge transaction 3 3 [ours] a key true"}; !slices.Equal(got, want) {
+	if want := []string{"boss purge build 3 3 [ours] a key true"}; !slices.Equal(got, want) {
 		t.Errorf("audit records %q, want %q", got, want)
 	}
 }
@@ -345,14 +345,14 @@ func TestTransactionPages(t *testing.T) {
 	t.Parallel()
 	guest := web.Principal{Name: "guest", Rights: auth.Rights{Admitted: true, Products: []string{"ours"}}}
 	ask := serveRetention(t, &fakeRetention{}, &guest)
-	resp, body := ask("GET", "/transactions?limit=1&removed=true", "")
+	resp, body := ask("GET", "/builds?limit=1&removed=true", "")
 	next, _, _ := strings.Cut(strings.TrimPrefix(resp.Header.Get("Link"), "<"), ">")
-	if !strings.Contains(body, `"transaction":3`) || strings.Contains(body, "theirs") || next == "" {
-		t.Fatalf("first page: body %s, Link %q; want transaction 3 and a next page", body, resp.Header.Get("Link"))
+	if !strings.Contains(body, `"build":3`) || strings.Contains(body, "theirs") || next == "" {
+		t.Fatalf("first page: body %s, Link %q; want build 3 and a next page", body, resp.Header.Get("Link"))
 	}
 	next = strings.TrimPrefix(next, wire.APIPath)
-	if _, body = ask("GET", next, ""); !strings.Contains(body, `"transaction":2`) || strings.Contains(body, `"transaction":3`) {
-		t.Errorf("second page: body %s, want transaction 2", body)
+	if _, body = ask("GET", next, ""); !strings.Contains(body, `"build":2`) || strings.Contains(body, `"build":3`) {
+		t.Errorf("second page: body %s, want build 2", body)
 	}
 	if resp, body = ask("GET", strings.Replace(next, "removed=true", "removed=false", 1), ""); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, "problem:cursor") {
 		t.Errorf("a cursor with other filters: status %d, body %s; want 400 with cursor", resp.StatusCode, body)

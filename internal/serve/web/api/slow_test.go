@@ -20,7 +20,7 @@ func TestSlowClientsKeepNoPlace(t *testing.T) {
 	match := `{"files":[{"name":"hello-x64.pdb","id":"F9EFE0B6AE7500394C4C44205044422E1"}]}`
 	webtest.KeepNoPlace(t, func(w http.ResponseWriter, r *web.Request) { _ = a.Serve(w, r) },
 		webtest.Slow{Name: "lists that are not read", Method: "POST", Path: "/-/api/v1/match", Body: match, Places: web.MaxExamining},
-		webtest.Slow{Name: "usage that is not read", Method: "GET", Path: "/-/api/v1/usage", Places: web.MaxComputing},
+		webtest.Slow{Name: "usage that is not read", Method: "GET", Path: "/-/api/v1/disk", Places: web.MaxComputing},
 	)
 }
 

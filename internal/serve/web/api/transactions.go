@@ -24,11 +24,11 @@ type transactionAPI struct {
 
 func (a transactionAPI) routes() []route {
 	return []route{
-		on(http.MethodGet, "v1/transactions", a.listTransactions),
-		bare(on(http.MethodGet, "v1/transactions/*", a.showTransaction)),
-		bare(on(http.MethodPatch, "v1/transactions/*", a.changeTransaction)),
-		on(http.MethodDelete, "v1/transactions/*", a.removeTransaction),
-		bare(on(http.MethodPost, "v1/transactions/*/undo", a.undoRemoval)),
+		on(http.MethodGet, "v1/builds", a.listTransactions),
+		bare(on(http.MethodGet, "v1/builds/*", a.showTransaction)),
+		bare(on(http.MethodPatch, "v1/builds/*", a.changeTransaction)),
+		on(http.MethodDelete, "v1/builds/*", a.removeTransaction),
+		bare(on(http.MethodPost, "v1/builds/*/undo", a.undoRemoval)),
 	}
 }
 
@@ -41,7 +41,7 @@ func (a transactionAPI) listTransactions(w http.ResponseWriter, r *web.Request, 
 		return err
 	}
 	q := r.URL.Query()
-	limit, after, err := web.ReadPage(q, "transactions")
+	limit, after, err := web.ReadPage(q, "builds")
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (a transactionAPI) listTransactions(w http.ResponseWriter, r *web.Request, 
 		next = strconv.FormatInt(list[limit-1].Number, 10)
 		list = list[:limit]
 	}
-	return web.WriteList(w, r, "transactions", web.Describe(list, display.NewTransaction), next)
+	return web.WriteList(w, r, "builds", web.Describe(list, display.NewTransaction), next)
 }
 
 // showTransaction answers GET transactions/N.
@@ -156,7 +156,7 @@ func (a transactionAPI) removeTransaction(w http.ResponseWriter, r *web.Request,
 	if !t.Removed.IsZero() && !purge {
 		return &web.Problem{
 			Word:   "conflict",
-			Detail: fmt.Sprintf("transaction %d was removed already, on %s", t.Number, t.Removed.UTC().Format(time.RFC3339)),
+			Detail: fmt.Sprintf("build %d was removed already, on %s", t.Number, t.Removed.UTC().Format(time.RFC3339)),
 		}
 	}
 	if !purge {

@@ -23,7 +23,7 @@ type usageAPI struct {
 	now       func() time.Time
 }
 
-func (a usageAPI) routes() []route { return []route{on(http.MethodGet, "v1/usage", a.usage)} }
+func (a usageAPI) routes() []route { return []route{on(http.MethodGet, "v1/disk", a.usage)} }
 
 // usage answers GET usage.
 func (a usageAPI) usage(w http.ResponseWriter, r *web.Request, _ []string) error {

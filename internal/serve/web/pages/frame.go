@@ -115,7 +115,7 @@ func navPage(page string) string {
 	switch page {
 	case "product", "version":
 		return "products"
-	case "object":
+	case "file":
 		return "search"
 	}
 	return page

@@ -93,7 +93,7 @@ func (p homePages) root(w *reply, r *web.Request, h Home) error {
 	txs, err := p.depot.List(r.Context(), r.Scope(), depot.ListFilter{Limit: homeNewest})
 	if err != nil {
 		// The settings of the tools do not depend on the depot.
-		p.log.Error("cannot list the transactions", "error", err)
+		p.log.Error("cannot list the builds", "error", err)
 	}
 	for _, t := range txs {
 		row := f.txRow(t)

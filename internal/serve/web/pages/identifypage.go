@@ -25,7 +25,7 @@ type identifyPages struct {
 
 func (p identifyPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "identify", web.Anyone, "What is this?", p.askForFiles),
+		page(http.MethodGet, "identify", web.Anyone, "Identify", p.askForFiles),
 		longPage(http.MethodPost, "identify", web.Anyone, p.identifyFiles),
 		longPage(http.MethodPost, "identify/missing", web.Anyone, p.listMissing),
 	}
@@ -226,7 +226,7 @@ func (f *frame) objectAnswer(o *display.ObjectAnswer) objectAnswerView {
 		v.Has = append(v.Has, web.NamedValue{Label: w, Value: featureText[w]})
 	}
 	for _, h := range o.Held {
-		row := heldRow{Name: h.Name, Link: f.To("object", h.SHA256), Kind: h.Kind, Size: h.Size, From: h.FetchedFrom, Same: "the same ids"}
+		row := heldRow{Name: h.Name, Link: f.To("file", h.SHA256), Kind: h.Kind, Size: h.Size, From: h.FetchedFrom, Same: "the same ids"}
 		if h.InPlace != "" {
 			row.Link, row.InPlace = "", h.InPlace
 		}
@@ -234,7 +234,7 @@ func (f *frame) objectAnswer(o *display.ObjectAnswer) objectAnswerView {
 			row.Same = map[bool]string{true: "the same bytes", false: "other bytes"}[*h.SameContent]
 		}
 		for _, n := range h.Transactions {
-			row.Transactions = append(row.Transactions, txLink{n, f.To("tx", n)})
+			row.Transactions = append(row.Transactions, txLink{n, f.To("builds", n)})
 		}
 		v.Held = append(v.Held, row)
 	}
@@ -272,7 +272,7 @@ func (f *frame) dumpAnswer(name string, d *display.DumpAnswer) *dumpView {
 			mf := moduleFile{Name: file.Name, Part: file.Part, Held: file.Held, Features: file.Features}
 			switch {
 			case file.SHA256 != "":
-				mf.Link = f.To("object", file.SHA256)
+				mf.Link = f.To("file", file.SHA256)
 			case !file.Held:
 				mf.Link = f.Ask("trace", "name", file.Name, "id", file.ID)
 			}

@@ -23,7 +23,7 @@ func TestLinks(t *testing.T) {
 	for _, base := range []string{"", "/corp"} {
 		for _, name := range hostile {
 			for _, l := range []string{
-				link(base, "product", nil, values("p=", name)), link(base, "search", nil, values("q", name)), link(base, "tx", []string{"17"}, values("name", name)),
+				link(base, "product", nil, values("p=", name)), link(base, "search", nil, values("q", name)), link(base, "builds", []string{"17"}, values("name", name)),
 			} {
 				u, err := url.Parse(l)
 				if err != nil {
@@ -45,7 +45,7 @@ func TestLinks(t *testing.T) {
 func TestLocal(t *testing.T) {
 	t.Parallel()
 	for next, want := range map[string]string{
-		"/-/tx/17": "/-/tx/17", "/": "/", "/-/search?q=a%2Fb": "/-/search?q=a%2Fb",
+		"/-/builds/17": "/-/builds/17", "/": "/", "/-/search?q=a%2Fb": "/-/search?q=a%2Fb",
 		"": "/home", "//evil": "/home", `/\evil`: "/home", "https://evil": "/home", "evil": "/home", "javascript:alert(1)": "/home", "/a\nb": "/home", "///evil": "/home", "/\t/evil": "/home",
 	} {
 		if got := local(next, "/home"); got != want {
@@ -101,7 +101,7 @@ func TestAssetBudgets(t *testing.T) {
 
 // FuzzLocal: what leads back to this server never leads to another.
 func FuzzLocal(f *testing.F) {
-	for _, s := range []string{"/", "//x", `/\x`, "/-/tx?next=//x", "https://x/"} {
+	for _, s := range []string{"/", "//x", `/\x`, "/-/builds?next=//x", "https://x/"} {
 		f.Add(s)
 	}
 	base, err := url.Parse("https://sym.example/-/login")
@@ -161,7 +161,7 @@ func TestHealth(t *testing.T) {
 // TestNavPage: pages that are not in the navigation mark the one that leads to them.
 func TestNavPage(t *testing.T) {
 	t.Parallel()
-	for page, want := range map[string]string{"product": "products", "version": "products", "object": "search", "tx": "tx", "identify": "identify"} {
+	for page, want := range map[string]string{"product": "products", "version": "products", "file": "search", "builds": "builds", "identify": "identify"} {
 		if got := navPage(page); got != want {
 			t.Errorf("%s belongs to %q, want %q", page, got, want)
 		}

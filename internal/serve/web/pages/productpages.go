@@ -73,7 +73,7 @@ func (p productPages) products(w *reply, r *web.Request, _ []string) error {
 	f := w.frame(r, "Products", nil)
 	v := productsView{Pages: f.pager("products", next)}
 	v.Head = f.columns(sort, "newest bytes",
-		"Product|name", "Versions||num", "Transactions||num", "Files||num", "Size|bytes|num", "Newest|newest")
+		"Product|name", "Versions||num", "Builds||num", "Files||num", "Size|bytes|num", "Newest|newest")
 	for _, x := range list {
 		v.Rows = append(v.Rows, productRow{x, link(r.Base, "product", nil, values("p=", x.Name))})
 	}
@@ -142,9 +142,9 @@ func (p productPages) product(w *reply, r *web.Request, _ []string) error {
 		Pages: f.pager("versions", next), Compare: len(list) > 1,
 	}
 	v.Head = f.columns(vq.Sort, "newest bytes",
-		"Version|version", "Class", "Transactions||num", "Files||num", "Size|bytes|num", "Newest|newest", "Transaction")
+		"Version|version", "Class", "Builds||num", "Files||num", "Size|bytes|num", "Newest|newest", "Build")
 	for _, x := range list {
-		v.Rows = append(v.Rows, versionRow{x, link(r.Base, "version", nil, values("p=", name, "v=", x.Version)), f.To("tx", x.NewestNumber)})
+		v.Rows = append(v.Rows, versionRow{x, link(r.Base, "version", nil, values("p=", name, "v=", x.Version)), f.To("builds", x.NewestNumber)})
 	}
 	if err := p.productPlot(r, &v); err != nil {
 		return err

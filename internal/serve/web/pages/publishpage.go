@@ -134,8 +134,8 @@ func (p publishPages) showPublish(w *reply, r *web.Request, c stage.Caller, stat
 		return err
 	}
 	f := w.frame(r, "Publish files", v)
-	if n, err := strconv.ParseUint(q.Get("tx"), 10, 63); err == nil {
-		f.Notice = "The files were published as transaction " + strconv.FormatUint(n, 10) + "."
+	if n, err := strconv.ParseUint(q.Get("build"), 10, 63); err == nil {
+		f.Notice = "The files were published as build " + strconv.FormatUint(n, 10) + "."
 	} else {
 		f.Notice = notices[q.Get("done")]
 	}
@@ -148,7 +148,7 @@ const maxOffered = 200
 // nextSteps say what to do about a refusal, by the word of the problem.
 var nextSteps = map[string]string{
 	"quota": "Nothing was published. " +
-		"Remove transactions that nobody needs, or ask an administrator to raise the quota of the product (push.quotas).",
+		"Remove builds that nobody needs, or ask an administrator to raise the quota of the product (push.quotas).",
 	"too-large": "Nothing was published. " +
 		"Send fewer files at once, or ask an administrator to raise the limit of a file (push.max_file).",
 	"no-space":  "Nothing was published. An administrator must free space, for instance with symdepot gc.",
@@ -246,9 +246,9 @@ func (p publishPages) commitForm(w *reply, r *web.Request, c stage.Caller, id, l
 	}
 	number := strconv.FormatInt(done.Transaction, 10)
 	if !c.Read(st.Product) { // its page would not be found
-		return seeOther(w, r, link(r.Base, "publish", nil, values("tx", number)))
+		return seeOther(w, r, link(r.Base, "publish", nil, values("build", number)))
 	}
-	return seeOther(w, r, link(r.Base, "tx", []string{number}, values("done", word, "left", left)))
+	return seeOther(w, r, link(r.Base, "builds", []string{number}, values("done", word, "left", left)))
 }
 
 // decide answers POST publish/decide: the files of a stage that were not refused are

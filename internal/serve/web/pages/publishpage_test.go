@@ -188,15 +188,15 @@ func TestPublish(t *testing.T) {
 	kind, body := filesForm(t, []string{"product=Game", "version=1.9", "comment= two\r\nlines ", "branch=main"},
 		"hello-x64.pdb", pdb, "build.zip", zipOf(t, "out/hello-x64.exe", exe, "out/readme.txt", []byte("read me")), `C:\build\hello-x64.pdb`, webtest.FileOf(t, "pdb/hello-x86.pdb"))
 	resp, page = s.ask(http.MethodPost, "", kind, body)
-	if got := resp.Header.Get("Location"); resp.StatusCode != http.StatusSeeOther || got != "/-/tx/1?done=published&left=1" {
-		t.Fatalf("a form with two files and an archive: status %d, Location %q, want 303 to transaction 1; %s", resp.StatusCode, got, page)
+	if got := resp.Header.Get("Location"); resp.StatusCode != http.StatusSeeOther || got != "/-/builds/1?done=published&left=1" {
+		t.Fatalf("a form with two files and an archive: status %d, Location %q, want 303 to build 1; %s", resp.StatusCode, got, page)
 	}
 	want := []string{"Game|1.9||two\nlines|anna: build.zip/out/hello-x64.exe hello-x64.pdb hello-x64.pdb"}
 	if got := s.held(); !slices.Equal(got, want) {
 		t.Errorf("the depot has\n%q, want\n%q", got, want)
 	}
 	if _, page = s.ask(http.MethodGet, resp.Header.Get("Location"), "", nil); !strings.Contains(page, "The files were published. One file in the archives is no symbol file and was left out.") {
-		t.Errorf("the page of the transaction does not say what was left out: %s", page)
+		t.Errorf("the page of the build does not say what was left out: %s", page)
 	}
 	s.nothingWaits("after a commit")
 
@@ -210,8 +210,8 @@ func TestPublish(t *testing.T) {
 	kind, body = filesForm(t, []string{"product=Game", "version=2"}, "hello-x64.exe", exe)
 	first, _ := s.ask(http.MethodPost, "", kind, bytes.NewReader(body.Bytes()))
 	again, _ := s.ask(http.MethodPost, "", kind, body)
-	if got := first.Header.Get("Location") + " " + again.Header.Get("Location"); got != "/-/tx/2?done=published /-/tx/2?done=again" {
-		t.Errorf("the same form twice leads to %s, want transaction 2 and again that", got)
+	if got := first.Header.Get("Location") + " " + again.Header.Get("Location"); got != "/-/builds/2?done=published /-/builds/2?done=again" {
+		t.Errorf("the same form twice leads to %s, want build 2 and again that", got)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestPublishRefused(t *testing.T) {
 		}
 		id := strings.TrimPrefix(to, "/-/publish?stage=")
 		resp, page = s.ask(http.MethodPost, "/decide", "application/x-www-form-urlencoded", strings.NewReader(url.Values{"stage": {id}, "act": {act}}.Encode()))
-		want := map[string]string{"abandon": "/-/publish?done=abandoned", "publish": "/-/tx/1?done=published"}[act]
+		want := map[string]string{"abandon": "/-/publish?done=abandoned", "publish": "/-/builds/1?done=published"}[act]
 		if got := resp.Header.Get("Location"); got != want {
 			t.Errorf("%s: status %d, Location %q, want %q; %s", act, resp.StatusCode, got, want, page)
 		}
@@ -337,11 +337,11 @@ func TestPublishProblems(t *testing.T) {
 		s := newPublishing(t, stage.Limits{}, writes)
 		kind, body := filesForm(t, nil, "a.pdb", pdb)
 		resp, _ := s.ask(http.MethodPost, "", kind, body)
-		if got := resp.Header.Get("Location"); got != "/-/publish?tx=1" {
-			t.Fatalf("status %d, Location %q, want the page for publishing, because that of the transaction would not be found", resp.StatusCode, got)
+		if got := resp.Header.Get("Location"); got != "/-/publish?build=1" {
+			t.Fatalf("status %d, Location %q, want the page for publishing, because that of the build would not be found", resp.StatusCode, got)
 		}
-		if _, page := s.ask(http.MethodGet, "/-/publish?tx=1", "", nil); !strings.Contains(page, "published as transaction 1") {
-			t.Errorf("the page does not name the transaction: %s", page)
+		if _, page := s.ask(http.MethodGet, "/-/publish?build=1", "", nil); !strings.Contains(page, "published as build 1") {
+			t.Errorf("the page does not name the build: %s", page)
 		}
 	})
 	t.Run("navigation", func(t *testing.T) {

@@ -109,7 +109,7 @@ func (p retentionPages) showPlanned(w *reply, r *web.Request, args []string) err
 			v.More = len(v.Removes) - i
 			break
 		}
-		v.Rows = append(v.Rows, planRow{x, f.To("tx", x.Transaction), v.Now.Sub(x.Time)})
+		v.Rows = append(v.Rows, planRow{x, f.To("builds", x.Transaction), v.Now.Sub(x.Time)})
 	}
 	f.D = v
 	return w.print(r, http.StatusOK, "plan", f)
@@ -128,7 +128,7 @@ func (p retentionPages) applyPlanned(w *reply, r *web.Request, args []string) er
 	yes := 0
 	if text := form.Get("yes"); text != "" {
 		if yes, err = strconv.Atoi(text); err != nil || yes < 0 {
-			return web.BadMember("the number of transactions is not valid", "yes", "a number is expected")
+			return web.BadMember("the number of builds is not valid", "yes", "a number is expected")
 		}
 	}
 	done, err := p.computing.Enter(r)

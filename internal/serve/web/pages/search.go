@@ -52,7 +52,7 @@ func (p catalogPages) foundInPlace(f *frame, r *web.Request, text string, kind s
 		if to := layout.Path(o.Object); to != "" {
 			row.Link, row.Why = download(r.Base, o.Object), f.Ask("trace", "path", "/"+to)
 			if r.Identity.SignIn != "" { // the cookie does not count on the paths of symbol files
-				row.Link = link(r.Base, "object", []string{web.DownloadWord}, values("path", "/"+to))
+				row.Link = link(r.Base, "file", []string{web.DownloadWord}, values("path", "/"+to))
 			}
 		}
 		list = append(list, row)
@@ -131,11 +131,11 @@ const maxShown = 3
 
 func (f *frame) objectRow(o depot.Found) objectRow {
 	row := objectRow{
-		Name: o.Object.Name, Link: f.To("object", o.Ref.String()), Kind: o.Object.Kind.String(), Arch: o.Arch, ID: display.ObjectID(o.Object),
+		Name: o.Object.Name, Link: f.To("file", o.Ref.String()), Kind: o.Object.Kind.String(), Arch: o.Arch, ID: display.ObjectID(o.Object),
 		Features: o.Features, Size: o.Size, Added: o.Added, From: o.Source,
 	}
 	for _, n := range o.Transactions[:min(maxShown, len(o.Transactions))] {
-		row.Transactions = append(row.Transactions, txLink{n, f.To("tx", n)})
+		row.Transactions = append(row.Transactions, txLink{n, f.To("builds", n)})
 	}
 	return row
 }
@@ -349,7 +349,7 @@ func soleObject(f *frame, text string, found catalog.ObjectPage) string {
 	if len(list) == 0 || slices.ContainsFunc(list, func(o depot.Found) bool { return o.Ref != list[0].Ref }) {
 		return ""
 	}
-	return f.To("object", list[0].Ref.String())
+	return f.To("file", list[0].Ref.String())
 }
 
 // bareID returns the hex digits of an id, folded.
@@ -365,9 +365,9 @@ func bareID(id string) string {
 func (f *frame) objects(caption, sorted string, list []depot.Found) table {
 	t := table{Caption: plainName(caption)}
 	if sorted == "" {
-		t.Head = f.columns("", "", "Name", "Kind", "Arch", "Id", "Has", "Size||num", "Added", "Transactions")
+		t.Head = f.columns("", "", "Name", "Kind", "Arch", "Id", "Has", "Size||num", "Added", "Builds")
 	} else {
-		t.Head = f.columns(sorted, "added size", "Name|name", "Kind", "Arch", "Id", "Has", "Size|size|num", "Added|added", "Transactions")
+		t.Head = f.columns(sorted, "added size", "Name|name", "Kind", "Arch", "Id", "Has", "Size|size|num", "Added|added", "Builds")
 	}
 	for _, o := range list {
 		t.Rows = append(t.Rows, f.objectRow(o))

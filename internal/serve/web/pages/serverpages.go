@@ -27,10 +27,10 @@ type serverPages struct {
 
 func (p serverPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "misses", web.SeesAll, "Misses", p.misses),
-		page(http.MethodGet, "queue", web.SeesAll, "Queue", p.queue),
-		page(http.MethodGet, "queue/*", web.SeesAll, "", p.job),
-		page(http.MethodPost, "queue/*/*", web.IsAdmin, "", p.actJob),
+		page(http.MethodGet, "missing", web.SeesAll, "Missing", p.misses),
+		page(http.MethodGet, "jobs", web.SeesAll, "Jobs", p.queue),
+		page(http.MethodGet, "jobs/*", web.SeesAll, "", p.job),
+		page(http.MethodPost, "jobs/*/*", web.IsAdmin, "", p.actJob),
 		page(http.MethodGet, "upstreams", web.SeesAll, "Upstreams", p.upstreams),
 		page(http.MethodPost, "upstreams", web.IsAdmin, "", p.actUpstream),
 	}
@@ -73,7 +73,7 @@ func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 	}
 	f.Latest = sort == "last"
 	var after string
-	if f.Limit, after, err = web.ReadPage(q, "misses"); err != nil {
+	if f.Limit, after, err = web.ReadPage(q, "missing"); err != nil {
 		return err
 	}
 	csv := values("name", v.Name, "client", v.Client, "format", web.FormCSV)
@@ -85,13 +85,13 @@ func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 		f.Since = p.now().AddDate(0, 0, -n)
 		csv.Set("since", f.Since.UTC().Format(time.RFC3339))
 	}
-	v.CSV = link(r.Base, "api", []string{"v1", "misses"}, csv)
+	v.CSV = link(r.Base, "api", []string{"v1", "missing"}, csv)
 	list, next, err := p.missing.Page(r.Context(), f, after)
 	if err != nil {
 		return badQuery(err)
 	}
 	fr := w.frame(r, "Missing files", nil)
-	v.Pages = fr.pager("misses", next)
+	v.Pages = fr.pager("missing", next)
 	v.Head = fr.columns(sort, "count last", "Asked|count|num", "Name", "Id", "Client", "Last|last", "First", "Verdict", "Trace")
 	for _, m := range list {
 		row, others, err := p.missRow(r, fr, m)
@@ -105,7 +105,7 @@ func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 		v.Rows = append(v.Rows, row)
 	}
 	fr.D = v
-	return w.print(r, http.StatusOK, "misses", fr)
+	return w.print(r, http.StatusOK, "missing", fr)
 }
 
 // missRow judges a file that was requested and not found. others: no transaction has
@@ -154,7 +154,7 @@ type jobRow struct {
 var jobStates = []jobs.State{jobs.Queued, jobs.Running, jobs.Done, jobs.Failed, jobs.Cancelled}
 
 func (p serverPages) jobRow(f *frame, j jobs.Job) jobRow {
-	row := jobRow{j, f.To("queue", j.ID), p.now().Sub(j.Created), "dim"}
+	row := jobRow{j, f.To("jobs", j.ID), p.now().Sub(j.Created), "dim"}
 	switch j.State {
 	case jobs.Done:
 		row.Mark = "ok"
@@ -172,7 +172,7 @@ func (p serverPages) queue(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return err
 	}
-	f := w.frame(r, "Background jobs", nil)
+	f := w.frame(r, "Jobs", nil)
 	v := queueView{Workers: p.queued.Workers(), Tools: p.queued.Tools(), Pages: f.pager("jobs", next)}
 	if v.Stats, err = p.queued.Stats(r.Context()); err != nil {
 		return err
@@ -189,8 +189,8 @@ func (p serverPages) queue(w *reply, r *web.Request, _ []string) error {
 	for _, j := range list {
 		v.Rows = append(v.Rows, p.jobRow(f, j))
 	}
-	f.D, f.Live = v, "queue"
-	return w.print(r, http.StatusOK, "queue", f)
+	f.D, f.Live = v, "jobs"
+	return w.print(r, http.StatusOK, "jobs", f)
 }
 
 // jobView is what the page of a job shows.
@@ -213,7 +213,7 @@ func (p serverPages) job(w *reply, r *web.Request, args []string) error {
 		v.Result = j.Result.String()
 	}
 	f.Notice = notices[r.URL.Query().Get("done")]
-	f.D, f.Live = v, "queue"
+	f.D, f.Live = v, "jobs"
 	return w.print(r, http.StatusOK, "job", f)
 }
 
@@ -234,7 +234,7 @@ func (p serverPages) actJob(w *reply, r *web.Request, args []string) (err error)
 	if err != nil {
 		return err
 	}
-	return seeOther(w, r, link(r.Base, "queue", []string{strconv.FormatInt(j.ID, 10)}, values("done", done)))
+	return seeOther(w, r, link(r.Base, "jobs", []string{strconv.FormatInt(j.ID, 10)}, values("done", done)))
 }
 
 // upstreamsView is what the page of upstreams shows.

@@ -64,7 +64,7 @@ func (p sourcePages) showSources(w *reply, r *web.Request, args []string) error 
 	o := e.Objects[0].Object
 	f := w.frame(r, "Sources of "+plainName(o.Name), nil)
 	v := sourcesView{
-		Name: o.Name, Object: f.To("object", ref.String()), Total: l.Total, Incomplete: l.Incomplete,
+		Name: o.Name, Object: f.To("file", ref.String()), Total: l.Total, Incomplete: l.Incomplete,
 		Lines: display.LinkLines(l.Links), Pages: f.pager("sources", next),
 	}
 	v.Command = l.Links != nil && l.Links.Runs() != ""

@@ -21,7 +21,7 @@ type tracePages struct {
 
 func (p tracePages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "trace", web.Anyone, "Why not?", p.tracePage),
+		page(http.MethodGet, "trace", web.Anyone, "Trace", p.tracePage),
 		longPage(http.MethodPost, "trace", web.Anyone, p.traceLogPage),
 		page(http.MethodPost, "trace/ask", web.SeesAll, "", p.askPage),
 	}
@@ -104,7 +104,7 @@ func (f *frame) traced(l *display.Trace, mayAsk, all bool) *tracedView {
 	v := &tracedView{Trace: *l}
 	v.Shown, v.Word = shownMark(l.Mark())
 	if l.SHA256 != "" {
-		v.Object = f.To("object", l.SHA256)
+		v.Object = f.To("file", l.SHA256)
 	}
 	for _, s := range l.Steps {
 		step := stepView{TraceStep: s, Open: s.Step != "path" || s.Mark == display.MarkNo}
@@ -112,7 +112,7 @@ func (f *frame) traced(l *display.Trace, mayAsk, all bool) *tracedView {
 		for _, i := range s.Items {
 			item := f.tracedItem(i)
 			if i.Job > 0 && all {
-				item.Job = f.To("queue", i.Job)
+				item.Job = f.To("jobs", i.Job)
 			}
 			step.Items = append(step.Items, item)
 		}
@@ -126,10 +126,10 @@ func (f *frame) tracedItem(i display.TraceItem) itemView {
 	v := itemView{TraceItem: i}
 	v.Shown, v.Word = shownMark(i.Mark)
 	if i.SHA256 != "" && i.What != "removed" {
-		v.Object = f.To("object", i.SHA256)
+		v.Object = f.To("file", i.SHA256)
 	}
 	if i.Transaction > 0 {
-		v.Tx = f.To("tx", i.Transaction)
+		v.Tx = f.To("builds", i.Transaction)
 	}
 	if i.What == "other-id" {
 		v.Search = f.Ask("search", "q", i.Name, "sort", "added")
@@ -152,7 +152,7 @@ func (p tracePages) tracePage(w *reply, r *web.Request, _ []string) error {
 		return seeOther(w, r, link(r.Base, "trace", nil, values("path", a.Path(), "as", v.As))) // an address that can be passed on
 	}
 	v.Text = auth.Redact(v.Text)
-	f := w.frame(r, "Why not?", nil)
+	f := w.frame(r, "Trace", nil)
 	status := http.StatusOK
 	if v.Text != "" || v.As != "" {
 		l, err := t.Traced(r, url.Values{"path": {strings.TrimSpace(q.Get("path"))}, "name": {q.Get("name")}, "id": {q.Get("id")}, "as": {v.As}})
@@ -179,7 +179,7 @@ func (p tracePages) traceLogPage(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return err
 	}
-	f := w.frame(r, "Why not?", nil)
+	f := w.frame(r, "Trace", nil)
 	v := traceView{As: form.Get("as"), MayAs: r.Rights.Admin, MaxLog: userquery.MaxLog, Log: &logView{}}
 	text := strings.ToValidUTF8(form.Get("log"), "\uFFFD")
 	l, err := p.traces.TracedLog(r, v.As, text)

@@ -90,7 +90,7 @@ func TestTraceTemplate(t *testing.T) {
 		r := &web.Request{Request: httptest.NewRequest(http.MethodGet, "/-/trace?path=x", nil), Segments: []string{"-", "trace"}}
 		w := httptest.NewRecorder()
 		r.Allow, r.Leave = func(time.Duration) {}, func() {}
-		if err := (&reply{ResponseWriter: w, around: p.around}).show(r, 200, "trace", "Why not?", v); err != nil {
+		if err := (&reply{ResponseWriter: w, around: p.around}).show(r, 200, "trace", "Trace", v); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		checkPage(t, what, w.Body.String())

@@ -159,7 +159,7 @@
   }
 
   // Files that are published: a bar shows how much was sent. The answer leads to the page
-  // of the transaction, or says what was wrong, and the form stays as it is.
+  // of the build, or says what was wrong, and the form stays as it is.
   for (const form of document.querySelectorAll("form[data-publish]")) {
     const wrong = form.querySelector("[data-wrong]"), sending = form.querySelector("[data-sending]"), button = form.querySelector("button[type=submit]");
     const bar = sending.querySelector("progress"), text = sending.querySelector("span"), stop = sending.querySelector("button");

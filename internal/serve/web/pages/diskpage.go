@@ -21,7 +21,7 @@ type usagePages struct {
 
 func (p usagePages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "usage", web.Anyone, "Usage", p.showUsage),
+		page(http.MethodGet, "disk", web.Anyone, "Disk", p.showUsage),
 	}
 }
 
@@ -63,7 +63,7 @@ var usagePeriods = []struct {
 
 // showUsage answers GET usage.
 func (p usagePages) showUsage(w *reply, r *web.Request, _ []string) error {
-	f := w.frame(r, "Disk space", nil)
+	f := w.frame(r, "Disk", nil)
 	v := usageView{Days: usagePeriods[0].days}
 	for _, x := range usagePeriods {
 		here := r.URL.Query().Get("days") == fmt.Sprint(x.days)
@@ -96,7 +96,7 @@ func (p usagePages) showUsage(w *reply, r *web.Request, _ []string) error {
 		}
 	}
 	f.D = v
-	return w.print(r, http.StatusOK, "usage", f)
+	return w.print(r, http.StatusOK, "disk", f)
 }
 
 // usagePlots reads the recorded usage.
@@ -185,7 +185,7 @@ func plotOf(lists [][]lifecycle.UsageDay, whole bool) plot {
 	for _, list := range lists {
 		switch {
 		case whole:
-			add("transactions", list, func(u lifecycle.UsageDay) int64 { return u.Bytes })
+			add("builds", list, func(u lifecycle.UsageDay) int64 { return u.Bytes })
 			add("cached files", list, func(u lifecycle.UsageDay) int64 { return u.Cached })
 			add("trash", list, func(u lifecycle.UsageDay) int64 { return u.Trash })
 			add("freed by gc", list, func(u lifecycle.UsageDay) int64 { return u.Garbage })

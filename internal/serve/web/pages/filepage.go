@@ -26,8 +26,8 @@ type objectPages struct {
 
 func (p objectPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "object/*", web.Anyone, "", p.showObject),
-		page(http.MethodGet, "object/*/sources", web.Anyone, "", sourcePages{p.catalog, p.lists}.showSources),
+		page(http.MethodGet, "file/*", web.Anyone, "", p.showObject),
+		page(http.MethodGet, "file/*/sources", web.Anyone, "", sourcePages{p.catalog, p.lists}.showSources),
 	}
 }
 
@@ -108,7 +108,7 @@ func (p objectPages) showObject(w *reply, r *web.Request, args []string) error {
 	v.Forms = slices.DeleteFunc(e.Forms, func(form catalog.EntryForm) bool { return form.Name == "cold" }) // the page says it by itself
 	if v.Cold != nil && v.Cold.Base != "" {
 		if _, err := p.catalog.Entry(r.Context(), r.Scope(), e.Cold.Base.Ref); err == nil {
-			v.Base = f.To("object", e.Cold.Base.Ref.String())
+			v.Base = f.To("file", e.Cold.Base.Ref.String())
 		}
 	}
 	for i := range v.Forms { // what follows names the other files that it was made of
@@ -125,7 +125,7 @@ func (p objectPages) showObject(w *reply, r *web.Request, args []string) error {
 		return missing
 	}
 	f.Title, f.D = plainName(v.Objects[0].Name), v
-	return w.print(r, http.StatusOK, "object", f)
+	return w.print(r, http.StatusOK, "file", f)
 }
 
 func (p objectPages) objectSection(f *frame, r *web.Request, o *catalog.EntryObject) (objectSection, error) {
@@ -140,24 +140,24 @@ func (p objectPages) objectSection(f *frame, r *web.Request, o *catalog.EntryObj
 	if path := layout.Path(o.Object); path != "" {
 		if s.Download = download(r.Base, o.Object); r.Identity.SignIn != "" {
 			// The cookie does not count on the paths of symbol files.
-			s.Download = link(r.Base, "object", []string{web.DownloadWord}, values("path", "/"+path))
+			s.Download = link(r.Base, "file", []string{web.DownloadWord}, values("path", "/"+path))
 		}
 		s.Why = f.Ask("trace", "path", "/"+path)
 	}
 	if namesSources(o) {
-		s.Sources = f.To("object", o.Ref.String(), "sources")
+		s.Sources = f.To("file", o.Ref.String(), "sources")
 	}
 	for _, w := range o.Features {
 		s.Has = append(s.Has, web.NamedValue{Label: w, Value: featureText[w]})
 	}
 	s.Verdict = verdict(o)
 	for _, h := range o.Holders {
-		s.Holders = append(s.Holders, holderRow{h, f.To("tx", h.Transaction.Number)})
+		s.Holders = append(s.Holders, holderRow{h, f.To("builds", h.Transaction.Number)})
 	}
 	for _, x := range o.Partners {
 		row := partnerRow{Kind: x.Kind.String(), Name: x.Name, ID: x.ID}
 		if len(x.Held) > 0 {
-			row.Link, row.Others = f.To("object", x.Held[0].Ref.String()), len(x.Held)-1
+			row.Link, row.Others = f.To("file", x.Held[0].Ref.String()), len(x.Held)-1
 		} else {
 			row.Why = f.Ask("trace", "name", x.Name, "id", x.ID)
 		}
@@ -240,7 +240,7 @@ func (p objectPages) answerTo(f *frame, r *web.Request, path string, ref blob.Re
 		default:
 			a.What = "another file answers"
 			if t.File.Ref != (blob.Ref{}) {
-				a.Other = f.To("object", t.File.Ref.String())
+				a.Other = f.To("file", t.File.Ref.String())
 			}
 		}
 	case why.VerdictMakes:

@@ -32,10 +32,10 @@ type txPages struct {
 
 func (p txPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "tx", web.Anyone, "Transactions", p.listTx),
-		page(http.MethodGet, "tx/*", web.Anyone, "", p.showTx),
-		page(http.MethodGet, "tx/*/remove", web.MayChange, "", p.confirmRemove),
-		page(http.MethodPost, "tx/*/*", web.MayChange, "", p.actTx),
+		page(http.MethodGet, "builds", web.Anyone, "Builds", p.listTx),
+		page(http.MethodGet, "builds/*", web.Anyone, "", p.showTx),
+		page(http.MethodGet, "builds/*/remove", web.MayChange, "", p.confirmRemove),
+		page(http.MethodPost, "builds/*/*", web.MayChange, "", p.actTx),
 	}
 }
 
@@ -46,7 +46,7 @@ type txRow struct {
 }
 
 func (f *frame) txRow(t depot.Transaction) txRow {
-	return txRow{t, f.To("tx", t.Number), link(f.Base, "version", nil, values("p=", t.Product, "v=", t.Version))}
+	return txRow{t, f.To("builds", t.Number), link(f.Base, "version", nil, values("p=", t.Product, "v=", t.Version))}
 }
 
 // txsView is what the list of transactions shows.
@@ -60,7 +60,7 @@ type txsView struct {
 // listTx answers GET tx.
 func (p txPages) listTx(w *reply, r *web.Request, _ []string) error {
 	q := r.URL.Query()
-	limit, after, err := web.ReadPage(q, "transactions")
+	limit, after, err := web.ReadPage(q, "builds")
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (p txPages) listTx(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return err
 	}
-	f := w.frame(r, "Transactions", nil)
+	f := w.frame(r, "Builds", nil)
 	v := txsView{Product: q.Get("product"), Version: lf.Version, Who: lf.Who, Since: q.Get("since"), Removed: lf.Removed}
 	next := ""
 	if len(list) > limit {
@@ -92,9 +92,9 @@ func (p txPages) listTx(w *reply, r *web.Request, _ []string) error {
 	for _, t := range list {
 		v.Rows = append(v.Rows, f.txRow(t))
 	}
-	v.Pages = f.pager("transactions", next)
+	v.Pages = f.pager("builds", next)
 	f.D = v
-	return w.print(r, http.StatusOK, "txs", f)
+	return w.print(r, http.StatusOK, "builds", f)
 }
 
 // txView is what the page of a transaction shows.
@@ -104,7 +104,7 @@ type txView struct {
 	Promotions []lifecycle.Promotion
 	Removal    *lifecycle.Removal
 	Needs      []txLink
-	Build      *wire.PushBuild
+	Build      *wire.PushCIJob
 	BuildURL   string // of the build, if it is a web address
 	Table      fileTable
 	MayChange  bool
@@ -131,7 +131,7 @@ type fileRow struct {
 
 func (f *frame) fileRow(x depot.TxFile) fileRow {
 	return fileRow{
-		Name: x.Object.Name, Link: f.To("object", x.Ref.String()), Kind: x.Object.Kind.String(), Arch: x.Arch, ID: display.ObjectID(x.Object),
+		Name: x.Object.Name, Link: f.To("file", x.Ref.String()), Kind: x.Object.Kind.String(), Arch: x.Arch, ID: display.ObjectID(x.Object),
 		Path: x.Path, Archive: x.Archive, Features: x.Features, Size: x.Size,
 	}
 }
@@ -177,7 +177,7 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 		return err
 	}
 	ctx, k := r.Context(), p.history
-	f := w.frame(r, "Transaction "+args[0], nil)
+	f := w.frame(r, "Build "+args[0], nil)
 	v := txView{txRow: f.txRow(t), Now: p.now()}
 	if v.Holds, err = k.Holds(ctx, t.Number); err != nil {
 		return err
@@ -198,10 +198,10 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 		return err
 	}
 	for _, n := range p.acts.Visible(r, needs) {
-		v.Needs = append(v.Needs, txLink{n, f.To("tx", n)})
+		v.Needs = append(v.Needs, txLink{n, f.To("builds", n)})
 	}
 	if len(t.Build) > 0 {
-		b := new(wire.PushBuild)
+		b := new(wire.PushCIJob)
 		if json.Unmarshal(t.Build, b) == nil {
 			v.Build = b
 			if strings.HasPrefix(b.URL, "https://") || strings.HasPrefix(b.URL, "http://") {
@@ -213,7 +213,7 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 	if err != nil {
 		return badQuery(err)
 	}
-	v.Table = f.files("Files of transaction "+args[0], "files", q, page)
+	v.Table = f.files("Files of build "+args[0], "files", q, page)
 	if _, err := p.acts.Writable(r, args[0]); err == nil {
 		v.MayChange, v.MayAdmin = true, r.Rights.Admin
 		if v.Classes, err = classes(r.Context(), p.policies); err != nil {
@@ -225,16 +225,16 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 		f.Notice += " " + leftOut(int64(left))
 	}
 	f.D = v
-	return w.print(r, http.StatusOK, "tx", f)
+	return w.print(r, http.StatusOK, "build", f)
 }
 
 // notices are what acts say after they are done, by a word in the query.
 var notices = map[string]string{
 	"published": "The files were published.", "abandoned": "Nothing was published: the files were dropped.",
-	"again":    "This transaction has the same labels and files already: nothing was added.",
-	"promoted": "The transaction was promoted.", "held": "The transaction is held.",
-	"released": "The hold was released.", "restored": "The transaction was restored.",
-	"removed": "The transaction was removed.", "purged": "The transaction was purged.",
+	"again":    "This build has the same labels and files already: nothing was added.",
+	"promoted": "The build was promoted.", "held": "The build is held.",
+	"released": "The hold was released.", "restored": "The build was restored.",
+	"removed": "The build was removed.", "purged": "The build was purged.",
 	"commented": "The comment was changed.", "revoked": "It was revoked.",
 	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.",
 	"forget": "The misses of the upstream were forgotten.", "ended": "The sign-in was ended.",
@@ -303,7 +303,7 @@ func (p txPages) actTx(w *reply, r *web.Request, args []string) error {
 
 // acted leads back to the page of a transaction, which says what was done.
 func acted(w *reply, r *web.Request, number, done string) error {
-	return seeOther(w, r, link(r.Base, "tx", []string{number}, values("done", done)))
+	return seeOther(w, r, link(r.Base, "builds", []string{number}, values("done", done)))
 }
 
 // confirmView is what the page shows before a transaction is removed.
@@ -330,10 +330,10 @@ func (p txPages) confirmRemove(w *reply, r *web.Request, args []string) error {
 		return web.RetentionProblem(err)
 	}
 	done()
-	f := w.frame(r, "Remove transaction "+args[0], nil)
+	f := w.frame(r, "Remove build "+args[0], nil)
 	v := confirmView{txRow: f.txRow(t), Plan: plan, Trash: time.Duration(plan.Trash) * time.Second}
 	for _, n := range plan.Holders {
-		v.Holders = append(v.Holders, txLink{n, f.To("tx", n)})
+		v.Holders = append(v.Holders, txLink{n, f.To("builds", n)})
 	}
 	f.D = v
 	return w.print(r, http.StatusOK, "remove", f)
