@@ -31,10 +31,10 @@ type lookCommands struct {
 	Identify identifyCmd `cmd:"" nodepot:"" help:"Print what files are and where debuggers look for them."`
 	Find     findCmd     `cmd:"" help:"Find files by name, by id, or by a local file."`
 	List     listCmd     `cmd:"" help:"List builds, the newest first."`
-	Ls       lsCmd       `cmd:"" hidden:"" help:"The same as symdepot list."`
-	Trace    traceCmd    `cmd:"" hidden:"" help:"The same as symdepot why."`
-	Misses   missesCmd   `cmd:"" hidden:"" help:"The same as symdepot missing."`
-	Du       oldUsageCmd `cmd:"" name:"usage" hidden:"" help:"The same as symdepot disk."`
+	Ls       listCmd     `cmd:"" hidden:"" help:"The same as symdepot list."`
+	Trace    whyCmd      `cmd:"" hidden:"" help:"The same as symdepot why."`
+	Misses   missingCmd  `cmd:"" hidden:"" help:"The same as symdepot missing."`
+	Du       usageCmd    `cmd:"" name:"usage" hidden:"" help:"The same as symdepot disk."`
 	Show     showCmd     `cmd:"" help:"Show one build with its files."`
 	Get      getCmd      `cmd:"" help:"Get symbol files from the depot or from upstreams."`
 	Why      whyCmd      `cmd:"" help:"Say why a debugger does or does not find a file."`

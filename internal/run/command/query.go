@@ -124,14 +124,6 @@ func (p *findPrinter) print(l display.Found) error {
 	return nil
 }
 
-// Commands by the names that hands know: those of other programs, and of earlier versions.
-type (
-	lsCmd       struct{ listCmd }
-	traceCmd    struct{ whyCmd }
-	missesCmd   struct{ missingCmd }
-	oldUsageCmd struct{ usageCmd }
-)
-
 type listCmd struct {
 	serverFlags
 	JSON    bool   `help:"Print one JSON object per build."`
