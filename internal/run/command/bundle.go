@@ -16,7 +16,7 @@ type bundleCmd struct {
 	upstreamFlags
 	wantFlags
 	txFlags
-	Tx      []int64 `name:"build" aliases:"tx" help:"All files of this build, with its product, version and comment; repeatable." placeholder:"N"`
+	Tx      []int64 `name:"build" aliases:"tx" help:"All files of this build, with its labels; repeatable." placeholder:"N"`
 	SignKey string  `help:"Sign with this ed25519 key (PEM), as symdepot keygen or openssl makes it." placeholder:"FILE"`
 	JSON    bool    `help:"Print one JSON object with the sums."`
 	Out     string  `arg:"" help:"The archive to write."`
