@@ -290,7 +290,7 @@ func TestKeyboardOnly(t *testing.T) {
 	if got := eval[[]string](p, rows); len(got) == 0 || slices.ContainsFunc(got, func(row string) bool { return !strings.Contains(row, "hello") }) {
 		t.Errorf("the filtered list shows %q, want the names with hello", got)
 	}
-	p.tabTo(`a[href$="/tx/1/remove"]`)
+	p.tabTo(`a[href$="/builds/1/remove"]`)
 	p.enter(kb.Enter)
 	p.tabTo("main button.bad")
 	p.enter(" ")

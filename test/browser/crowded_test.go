@@ -211,9 +211,9 @@ func TestErrorPages(t *testing.T) {
 	for range 4 { // one person's streams
 		q := newTab(t)
 		q.open(s.url + "/-/prefs")
-		value(q, chromedp.Evaluate[bool](`new Promise(done => { const e = new EventSource("/-/events?topics=queue"); e.onopen = () => done(true); })`, chromedp.EvalAwaitPromise))
+		value(q, chromedp.Evaluate[bool](`new Promise(done => { const e = new EventSource("/-/events?topics=jobs"); e.onopen = () => done(true); })`, chromedp.EvalAwaitPromise))
 	}
-	p.open(s.url + "/-/events?topics=queue")
+	p.open(s.url + "/-/events?topics=jobs")
 	check(503, "he server is busy", "oo many pages are kept current")
 }
 
@@ -222,7 +222,7 @@ func TestErrorPages(t *testing.T) {
 func TestNoBox(t *testing.T) {
 	t.Parallel()
 	s, admin := closed(t)
-	for path := range map[string]bool{"/": true, "/?q=x": true, "/-/": true, "/-/builds": true, "/-/builds/999": true, "/-/jobs": true, "/-/tokens": true, "/-/audit": true, "/-/publish": true, "/-/search?q=a": true, "/-/events?topics=queue": true} {
+	for path := range map[string]bool{"/": true, "/?q=x": true, "/-/": true, "/-/builds": true, "/-/builds/999": true, "/-/jobs": true, "/-/tokens": true, "/-/audit": true, "/-/publish": true, "/-/search?q=a": true, "/-/events?topics=jobs": true} {
 		status, h, body := s.get(path, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8", "Sec-Fetch-Mode", "navigate")
 		if status == http.StatusUnauthorized || h.Get("WWW-Authenticate") != "" {
 			t.Errorf("GET %s as a browser: status %d, WWW-Authenticate %q; want no box", path, status, h["Www-Authenticate"])

@@ -108,7 +108,7 @@ func TestStreamsOfOne(t *testing.T) {
 		all = append(all, p)
 	}
 	p := newTab(t)
-	p.open(s.url + "/-/events?topics=queue")
+	p.open(s.url + "/-/events?topics=jobs")
 	if text := eval[string](p, `document.querySelector("main").innerText`); !strings.Contains(text, "oo many pages are kept current") || !strings.Contains(text, "503") {
 		t.Errorf("the fifth stream: the page says %q, want that too many pages are kept current, with the status 503", text)
 	}

@@ -71,7 +71,7 @@ func TestPagesKeepScope(t *testing.T) {
 		"/-/api/v1/versions?product=ours", "/-/api/v1/builds", "/-/api/v1/builds/4", "/-/api/v1/builds/4/files", "/-/api/v1/trace?path=" + url.QueryEscape(theirsPDB), "/-/api/v1/missing", "/-/api/v1/disk",
 		"/-/api/v1/disk?product=theirs", "/-/api/v1/stats", "/-/api/v1/jobs", "/-/api/v1/about",
 		theirsPDB,
-		"/-/file/get?path=" + url.QueryEscape(theirsPDB), "/-/builds/4/remove", "/-/jobs/1", "/-/retention/00000000", "/-/publish", "/-/tokens/x/revoke", "/-/audit", "/-/prefs", "/-/events?topics=queue",
+		"/-/file/get?path=" + url.QueryEscape(theirsPDB), "/-/builds/4/remove", "/-/jobs/1", "/-/retention/00000000", "/-/publish", "/-/tokens/x/revoke", "/-/audit", "/-/prefs", "/-/events?topics=jobs",
 		"/-/api/v1/versions/diff?product=theirs&here=1.0&there=2", "/-/api/v1/versions/files?product=theirs&version=1.0", "/-/api/v1/versions/files?product=ours&version=1.0",
 	}
 	// Every address of the API that is read, with their things in the places of parameters.

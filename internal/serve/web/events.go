@@ -91,7 +91,7 @@ func (a *Events) Serve(w http.ResponseWriter, r *Request) error {
 	names = slices.Compact(names) // each is looked up again and again
 	for _, n := range names {
 		if a.topics[n] == nil {
-			return BadParameter("topics", "queue or upstreams is expected")
+			return BadParameter("topics", "jobs or upstreams is expected")
 		}
 	}
 	who := r.Identity.Maker()
