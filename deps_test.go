@@ -87,7 +87,7 @@ var mayImport = map[string][]string{
 	"internal/depot/forms":        {"internal/depot/answer", "internal/depot/content", "internal/derive/transcode", "internal/index", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "symfile"},
 	"internal/depot/home":         {"internal/base/account", "internal/base/durable", "internal/depot/bucketstore", "internal/index", "internal/index/engine", "internal/index/places", "internal/index/tokens", "internal/store/blob", "internal/store/bucket"},
 	"internal/depot/importexport": {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/depot", "internal/depot/answer", "internal/derive/transcode", "internal/files/scan", "internal/files/sources", "internal/files/unpack", "internal/remote/tree", "internal/store/blob", "internal/store/bucket", "layout", "objfile", "symfile", "symstore"},
-	"internal/depot/inplace":      {"internal/depot/answer", "internal/depot/catalog", "internal/depot/content", "internal/files/unpackcache", "internal/index/record", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "layout", "objfile", "symfile"},
+	"internal/depot/inplace":      {"internal/base/memo", "internal/depot/answer", "internal/depot/catalog", "internal/depot/content", "internal/files/unpackcache", "internal/index/record", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "layout", "objfile", "symfile"},
 	"internal/depot/lifecycle":    {"internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/retention", "internal/index", "internal/index/record", "internal/index/removals", "internal/store/blob", "symfile"},
 	"internal/depot/lookup":       {"debugid", "internal/depot/answer", "internal/depot/cache", "internal/depot/content", "internal/depot/forms", "internal/index", "internal/index/engine", "internal/index/record", "internal/store/blob", "layout", "objfile", "symfile"},
 	"internal/depot/migrate":      {"internal/depot/home", "internal/index", "internal/index/engine", "internal/index/record"},
@@ -95,7 +95,7 @@ var mayImport = map[string][]string{
 	"internal/depot/nodes":        {"internal/depot/bucketstore", "internal/depot/coldstore", "internal/depot/home", "internal/depot/inplace", "internal/depot/stage", "internal/derive/jobs", "internal/index", "internal/index/engine", "internal/remote/fetch", "internal/remote/peer", "internal/remote/upstream", "internal/store/blob"},
 	"internal/depot/retention":    {"internal/base/glob", "internal/base/term"},
 	"internal/depot/search":       {"internal/base/span", "internal/depot/answer", "internal/depot/inplace", "internal/depot/lookup", "internal/depot/sourcefiles", "internal/depot/storerecords", "internal/derive/symbolicate", "internal/remote/fetch", "layout", "symfile"},
-	"internal/depot/sourcefiles":  {"debugid", "internal/depot/answer", "internal/depot/content", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/index/record", "internal/store/blob", "layout", "objtab", "symfile"},
+	"internal/depot/sourcefiles":  {"debugid", "internal/base/memo", "internal/depot/answer", "internal/depot/content", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/index/record", "internal/store/blob", "layout", "objtab", "symfile"},
 	// cold and cooling know no store; coldstore reads the records of the index.
 	// stage knows the depot as an interface.
 	"internal/depot/stage":        {"debugid", "internal/base/durable", "internal/index", "internal/index/engine", "internal/index/record", "internal/index/removals", "internal/index/stages", "internal/store/blob", "objfile", "symfile"},
@@ -111,18 +111,18 @@ var mayImport = map[string][]string{
 	// symbolicate knows the depot as an interface.
 	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
 	// symcachework knows the depot as an interface.
-	"internal/derive/symcachework":            {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/wire", "internal/derive/jobs", "internal/derive/transcode", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
+	"internal/derive/symcachework":            {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/memo", "internal/base/wire", "internal/derive/jobs", "internal/derive/transcode", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
 	"internal/derive/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
 	"internal/derive/transcode/transcodetest": {"debugid", "pdb"},
 	"internal/derive/worker":                  {"internal/base/ctxio", "internal/base/endpoint", "internal/base/wire", "internal/store/blob"},
 
-	"internal/remote/fetch":     {"internal/base/span", "internal/store/blob", "layout", "objfile", "symfile"},
+	"internal/remote/fetch":     {"internal/base/memo", "internal/base/span", "internal/store/blob", "layout", "objfile", "symfile"},
 	"internal/remote/peer":      {"internal/remote/fetch"},
 	"internal/remote/proxytest": {},
 	"internal/remote/sympath":   {"internal/base/wire", "internal/remote/fetch", "internal/remote/tree", "internal/remote/upstream", "internal/store/bucket", "layout"},
 	"internal/remote/tree":      {"debugid", "internal/base/glob", "internal/files/unpack", "internal/files/unpackcache", "internal/remote/fetch", "layout", "objfile", "pdb", "symfile", "symstore"},
 	// upstream and tree implement the interface of sources, and do not know each other.
-	"internal/remote/upstream": {"cab", "debugid", "internal/base/glob", "internal/base/span", "internal/base/sspi", "internal/base/truncate", "internal/base/wire", "internal/files/unpack", "internal/remote/fetch", "internal/store/bucket", "layout", "objfile", "symcache", "symfile", "symstore"},
+	"internal/remote/upstream": {"cab", "debugid", "internal/base/glob", "internal/base/memo", "internal/base/span", "internal/base/sspi", "internal/base/truncate", "internal/base/wire", "internal/files/unpack", "internal/remote/fetch", "internal/store/bucket", "layout", "objfile", "symcache", "symfile", "symstore"},
 	"internal/remote/watch":    {"debugid", "internal/base/ctxio", "internal/base/glob", "internal/files/scan", "internal/files/sources", "internal/files/unpackcache", "internal/index/watched", "internal/store/bucket", "layout", "objfile", "objtab", "symfile"},
 
 	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/truncate", "internal/base/xz", "objfile", "symfile"},
@@ -194,6 +194,7 @@ var mayImport = map[string][]string{
 	"internal/base/fusefilter": {},
 	"internal/base/glob":       {},
 	"internal/base/limit":      {},
+	"internal/base/memo":       {},
 	"internal/base/pagecache":  {},
 	"internal/base/span":       {"internal/base/glob"},
 	"internal/base/sspi":       {"internal/base/binding"},
@@ -205,7 +206,7 @@ var mayImport = map[string][]string{
 
 	"packaging":              {},
 	"packaging/internal/oci": {},
-	"packaging/release":      {"packaging/internal/oci"},
+	"packaging/release":      {"internal/run/version", "packaging/internal/oci"},
 	"test/bench":             {},
 	"test/cluster":           {},
 	"test/symcache":          {},
@@ -218,6 +219,7 @@ var soleImporter = map[string]string{
 	"github.com/jackc/pgx/v5":             "internal/index/engine",
 	"github.com/prometheus/client_golang": "internal/serve/server/metrics",
 	"github.com/mikelolasagasti/xz":       "internal/base/xz",
+	"github.com/maypok86/otter/v2":        "internal/base/memo",
 	"github.com/ianlancetaylor/demangle":  "demangle",
 	"github.com/minio/minio-go/v7":        "internal/store/bucket",
 	"github.com/jcmturner/gokrb5/v8":      "internal/serve/auth",

@@ -10,8 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/maypok86/otter/v2"
-
+	"github.com/symdepot/symdepot/internal/base/memo"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -44,13 +43,13 @@ type otherServers struct {
 	log    *slog.Logger
 	now    func() time.Time
 	slots  chan struct{}
-	misses *otter.Cache[string, time.Time] // until when a question has no answer
+	misses memo.Map[string, time.Time] // until when a question has no answer
 }
 
 func newOtherServers(others Others, spool func() (*blob.Spool, error), log *slog.Logger, now func() time.Time) *otherServers {
 	return &otherServers{
 		Others: others, spool: spool, log: log, now: now,
-		slots: make(chan struct{}, askWatched), misses: otter.Must(&otter.Options[string, time.Time]{MaximumSize: watchedMisses}),
+		slots: make(chan struct{}, askWatched), misses: memo.New[string, time.Time](watchedMisses),
 	}
 }
 
@@ -65,7 +64,7 @@ func (o *otherServers) open(ctx context.Context, scope answer.Scope, req layout.
 			continue
 		}
 		key := fmt.Sprintf("%s %d %v %s %q", address, req.Form, req.Lookups, req.Part, scope.Products)
-		if until, ok := o.misses.GetIfPresent(key); ok && o.now().Before(until) {
+		if until, ok := o.misses.Get(key); ok && o.now().Before(until) {
 			rec.WatchedByOther(nil, fs.ErrNotExist)
 			continue
 		}

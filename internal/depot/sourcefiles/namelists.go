@@ -9,9 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/maypok86/otter/v2"
-
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/base/memo"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/files/sources"
 	"github.com/symdepot/symdepot/internal/files/srclink"
@@ -55,7 +54,7 @@ type nameLists struct {
 	open  func(ctx context.Context, c record.Content) (blob.File, error)
 	log   *slog.Logger
 	slots chan struct{}
-	lists *otter.Cache[listKey, *nameList]
+	lists memo.Map[listKey, *nameList]
 
 	waiting atomic.Int32
 
@@ -70,9 +69,7 @@ type listKey struct{ object, alternate blob.Ref }
 func newNameLists(cs *content.Contents, log *slog.Logger) *nameLists {
 	return &nameLists{
 		open: cs.Open, log: log, slots: make(chan struct{}, listsRead), reading: map[listKey]chan struct{}{},
-		lists: otter.Must(&otter.Options[listKey, *nameList]{
-			MaximumWeight: listBytes, Weigher: func(_ listKey, l *nameList) uint32 { return l.bytes },
-		}),
+		lists: memo.NewWeighed(listBytes, func(_ listKey, l *nameList) uint32 { return l.bytes }),
 	}
 }
 
@@ -117,7 +114,7 @@ func (s *nameLists) get(ctx context.Context, h record.Hit, alternate *record.Hit
 // begin returns the list of a key, or a channel that is closed when the request that reads
 // it has ended. Without either the caller reads it, and calls end.
 func (s *nameLists) begin(key listKey) (*nameList, <-chan struct{}) {
-	if l, ok := s.lists.GetIfPresent(key); ok {
+	if l, ok := s.lists.Get(key); ok {
 		return l, nil
 	}
 	s.mu.Lock()
@@ -125,7 +122,7 @@ func (s *nameLists) begin(key listKey) (*nameList, <-chan struct{}) {
 	if wait, ok := s.reading[key]; ok {
 		return nil, wait
 	}
-	if l, ok := s.lists.GetIfPresent(key); ok { // another request has read it
+	if l, ok := s.lists.Get(key); ok { // another request has read it
 		return l, nil
 	}
 	s.reading[key] = make(chan struct{})

@@ -8,12 +8,10 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
-	"github.com/maypok86/otter/v2"
-
-	"sync"
-
+	"github.com/symdepot/symdepot/internal/base/memo"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/index"
@@ -134,7 +132,7 @@ func scopeOf(products []string) record.Scope {
 type servers struct {
 	sources []fetch.Upstream
 	// got are recent answers, by key and version.
-	got *otter.Cache[string, serverAnswer]
+	got memo.Map[string, serverAnswer]
 
 	downloads *fetch.Group[string, *serverDownload] // by downloadKey
 	clients   fetch.Clients

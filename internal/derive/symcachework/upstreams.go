@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/maypok86/otter/v2"
-
 	"github.com/symdepot/symdepot/internal/base/ctxio"
+	"github.com/symdepot/symdepot/internal/base/memo"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
@@ -35,7 +34,7 @@ const (
 func (s *servers) init(sources []fetch.Upstream) {
 	s.sources = sources
 	s.downloads = fetch.NewGroup[string, *serverDownload](mostDownloads)
-	s.got = otter.Must(&otter.Options[string, serverAnswer]{MaximumSize: answersKnown})
+	s.got = memo.New[string, serverAnswer](answersKnown)
 }
 
 // speaksSymCache reports whether an upstream is a SymCache server.
@@ -49,7 +48,7 @@ func (svc *Service) serversMayHave(ctx context.Context, key symcache.Key, v symc
 		return false, nil
 	}
 	name, now := downloadKey(key, v), svc.now()
-	if g, ok := s.got.GetIfPresent(name); ok && now.Before(g.until) {
+	if g, ok := s.got.Get(name); ok && now.Before(g.until) {
 		for _, h := range held {
 			if h == g.version {
 				return false, nil

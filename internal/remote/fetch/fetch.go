@@ -163,4 +163,4 @@ func (f *Fetcher) Probe(ctx context.Context, name string, more ...Upstream) erro
 }
 
 // ForgetMemory empties the negative cache in memory. The stored misses stay.
-func (f *Fetcher) ForgetMemory() { f.misses.keys.InvalidateAll() }
+func (f *Fetcher) ForgetMemory() { f.misses.keys.Clear() }

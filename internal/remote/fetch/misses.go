@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"github.com/symdepot/symdepot/internal/base/memo"
 )
 
 // Lifetimes are how long the negative cache remembers each class of failure.
@@ -86,7 +86,7 @@ type negative struct {
 	lives Lifetimes
 	now   func() time.Time
 	epoch func() (uint64, bool) // see Options.MissEpoch
-	keys  *otter.Cache[string, combined]
+	keys  memo.Map[string, combined]
 }
 
 func newNegative(d Depot, lives Lifetimes, now func() time.Time, epoch func() (uint64, bool)) *negative {
@@ -95,7 +95,7 @@ func newNegative(d Depot, lives Lifetimes, now func() time.Time, epoch func() (u
 	}
 	return &negative{
 		depot: d, lives: lives, now: now, epoch: epoch,
-		keys: otter.Must(&otter.Options[string, combined]{MaximumSize: memoryMiss}),
+		keys: memo.New[string, combined](memoryMiss),
 	}
 }
 
@@ -103,7 +103,7 @@ func newNegative(d Depot, lives Lifetimes, now func() time.Time, epoch func() (u
 func (n *negative) lookup(ctx context.Context, key, slot string, list []Upstream) (combined, bool) {
 	now := n.now()
 	epoch, shared := n.epoch() // before the stored misses are read
-	m, ok := n.keys.GetIfPresent(slot)
+	m, ok := n.keys.Get(slot)
 	if !ok {
 		known, err := n.depot.Misses(ctx, key)
 		if err != nil {
@@ -116,14 +116,14 @@ func (n *negative) lookup(ctx context.Context, key, slot string, list []Upstream
 	} else if m.rows > 0 && (shared && m.epoch != epoch || !shared && now.Sub(m.looked) > recheckAfter) {
 		known, err := n.depot.Misses(ctx, key)
 		if err != nil || countPersistent(known, now) < m.rows {
-			n.keys.Invalidate(slot)
+			n.keys.Delete(slot)
 			return m, false
 		}
 		m.looked, m.epoch = now, epoch
 		n.keys.Set(slot, m)
 	}
 	if !now.Before(m.until) {
-		n.keys.Invalidate(slot)
+		n.keys.Delete(slot)
 		return m, false
 	}
 	return m, true
@@ -195,7 +195,7 @@ func (n *negative) learn(ctx context.Context, key, slot string, list []Upstream,
 
 // forget deletes the miss of one upstream, which now has the file.
 func (n *negative) forget(ctx context.Context, key, slot, name string) error {
-	n.keys.Invalidate(slot)
+	n.keys.Delete(slot)
 	return n.depot.ForgetMiss(ctx, key, name)
 }
 

@@ -96,8 +96,8 @@ func (f *Fetcher) Outlook(ctx context.Context, q Question) (o Outlook, err error
 // peek is lookup, but changes nothing. known are the stored misses of the key.
 func (n *negative) peek(slot string, known map[string]Miss, list []Upstream) (until time.Time, ok bool) {
 	now := n.now()
-	if e, is := n.keys.GetEntryQuietly(slot); is && now.Before(e.Value.until) && countPersistent(known, now) >= e.Value.rows {
-		return e.Value.until, true
+	if m, is := n.keys.Peek(slot); is && now.Before(m.until) && countPersistent(known, now) >= m.rows {
+		return m.until, true
 	}
 	m, ok := n.combine(known, list, now, 0)
 	return m.until, ok

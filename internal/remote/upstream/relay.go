@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"github.com/symdepot/symdepot/internal/base/memo"
 )
 
 // Limits of a Relay.
@@ -30,7 +30,7 @@ type Relay struct {
 	client  *http.Client
 	slots   chan struct{}
 	now     func() time.Time
-	kept    *otter.Cache[string, relayed]
+	kept    memo.Map[string, relayed]
 }
 
 // relayed is a file, or a failure if it has no text.
@@ -51,10 +51,7 @@ func NewRelay(d *Dialer, hosts []string, allowed func(url string) error) *Relay 
 	return &Relay{
 		allowed: allowed, slots: make(chan struct{}, relayAtOnce), now: time.Now,
 		client: &http.Client{Transport: d.Transport(hosts...), Timeout: relayTime, CheckRedirect: follow},
-		kept: otter.Must(&otter.Options[string, relayed]{
-			MaximumWeight: relayBytes,
-			Weigher:       func(url string, r relayed) uint32 { return uint32(len(url)+len(r.text)) + 256 },
-		}),
+		kept:   memo.NewWeighed(relayBytes, func(url string, r relayed) uint32 { return uint32(len(url)+len(r.text)) + 256 }),
 	}
 }
 
@@ -67,7 +64,7 @@ func (r *Relay) Fetch(ctx context.Context, url string, limit int64) ([]byte, err
 	if err := r.allowed(url); err != nil {
 		return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
-	if k, ok := r.kept.GetIfPresent(url); ok && r.now().Before(k.until) {
+	if k, ok := r.kept.Get(url); ok && r.now().Before(k.until) {
 		if k.text == nil {
 			return nil, fs.ErrNotExist
 		}
