@@ -5,6 +5,6 @@ package main
 import "github.com/symdepot/symdepot/internal/run/command"
 
 // version is set by release builds.
-var version = "devel"
+var version string
 
 func main() { command.Main(command.Options{Version: version}) }

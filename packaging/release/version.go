@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	current "github.com/symdepot/symdepot/internal/run/version"
 )
 
 // version is the version of a release.
@@ -18,12 +20,12 @@ type version struct {
 }
 
 // tagged is the name of a tag of a release.
-var tagged = regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z]+)?$`)
+var tagged = regexp.MustCompile(`^v?(\d+\.\d+\.\d+)(-[0-9A-Za-z]+)?$`)
 
 // versionOf returns the version of the current commit, and the time of the commit. A
-// commit with a tag has the tag's version; one that is N commits behind it is preN
-// of the next version, and dirty if files were changed since. With a named version
-// and a time in epoch, in seconds, no git is needed.
+// commit with a tag has the tag's version; any other one is preN of version.Number,
+// N commits behind the newest tag, and dirty if files were changed since. With a named
+// version and a time in epoch, in seconds, no git is needed.
 func versionOf(ctx context.Context, named, epoch string) (version, time.Time, error) {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", args...).Output()
@@ -44,7 +46,7 @@ func versionOf(ctx context.Context, named, epoch string) (version, time.Time, er
 	}
 	at := time.Unix(n, 0).UTC()
 	if named != "" {
-		v, err := newVersion(named, 0, "")
+		v, err := tagVersion(named, "")
 		return v, at, err
 	}
 	commit, err := git("rev-parse", "--short=9", "HEAD")
@@ -58,8 +60,7 @@ func versionOf(ctx context.Context, named, epoch string) (version, time.Time, er
 	if changed != "" {
 		commit += ".dirty"
 	}
-	tag := "v0.0.0"
-	var since string
+	tag, since := "", ""
 	if text, err := git("describe", "--tags", "--match=v[0-9]*", "--long"); err == nil {
 		// TAG-COMMITS-gCOMMIT
 		rest, _, _ := cutLast(text, "-")
@@ -74,30 +75,42 @@ func versionOf(ctx context.Context, named, epoch string) (version, time.Time, er
 	if changed == "" && commits == 0 {
 		commit = ""
 	}
-	v, err := newVersion(tag, commits, commit)
+	v, err := newVersion(current.Number, tag, commits, commit)
 	return v, at, err
 }
 
-// newVersion returns the version of a commit that is some commits behind a tag.
-// commit is empty for the tag itself.
-func newVersion(tag string, commits int, commit string) (version, error) {
+// newVersion returns the version of a commit in a tree whose next release is number. The
+// commit is some commits behind a tag; without a tag, the tag is empty. commit is empty for
+// the tag itself.
+func newVersion(number, tag string, commits int, commit string) (version, error) {
+	if tag == "" {
+		return tagVersion(fmt.Sprintf("%s-pre%d", number, commits), commit)
+	}
+	last, err := tagVersion(tag, commit)
+	switch {
+	case err != nil:
+		return version{}, err
+	case commits == 0 && last.numbers == number:
+		return last, nil
+	case commits == 0:
+		return version{}, fmt.Errorf("the tag %s, but internal/run/version/version.go has Number %s: "+
+			"set Number and the first heading of CHANGELOG.md to %s, and tag that commit", tag, number, last.numbers)
+	case last.numbers == number && !strings.Contains(last.short, "-"):
+		return version{}, fmt.Errorf("%s is released, at the tag %s: raise Number in internal/run/version/version.go "+
+			"to the next version, and begin a heading for it in CHANGELOG.md", number, tag)
+	}
+	return tagVersion(fmt.Sprintf("%s-pre%d", number, commits), commit)
+}
+
+// tagVersion returns the version of a tag, with or without a v. commit is empty unless
+// files differ from those of the tag.
+func tagVersion(tag, commit string) (version, error) {
 	m := tagged.FindStringSubmatch(tag)
 	if m == nil {
 		return version{}, fmt.Errorf("the version %q: want 1.2.3 or 1.2.3-rc1", tag)
 	}
-	major, minor, patch, pre := m[1], m[2], m[3], m[4]
-	if commits > 0 {
-		if tag != "v0.0.0" && pre == "" { // after 1.2.3 comes 1.2.4
-			n, err := strconv.Atoi(patch)
-			if err != nil {
-				return version{}, err
-			}
-			patch = strconv.Itoa(n + 1)
-		}
-		pre = "-pre" + strconv.Itoa(commits)
-	}
-	v := version{numbers: major + "." + minor + "." + patch}
-	v.short = v.numbers + pre
+	v := version{numbers: m[1]}
+	v.short = v.numbers + m[2]
 	v.full = v.short
 	if commit != "" {
 		v.full += "+g" + commit

@@ -16,7 +16,7 @@ import (
 // Options say which program the commands are, and what differs in tests. The zero value is a
 // program that was built from source.
 type Options struct {
-	// Version is that of a release; "devel" or empty is that of the build.
+	// Version is that of a release; empty is that of the build.
 	Version string
 	// Now is the clock of the commands; nil is time.Now. What works on a depot has a clock of
 	// its own.

@@ -3,7 +3,6 @@ package command
 import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/run/mstools"
-	"github.com/symdepot/symdepot/internal/run/version"
 )
 
 type symstoreCmd struct {
@@ -22,5 +21,5 @@ func (c symstoreCmd) Run(a *console) error {
 // times: as a first word, symstore does not wait for the parser of all other
 // commands, which takes half the time of a start.
 func runSymstore(a *console, args []string) int {
-	return mstools.Run(a.ctx, args, mstools.Env{Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, Version: version.Release(a.opt.Version)})
+	return mstools.Run(a.ctx, args, mstools.Env{Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, Version: a.opt.version()})
 }

@@ -2,60 +2,64 @@
 package version
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"runtime"
 	"runtime/debug"
 )
 
-// Release returns the version of a release, or "devel". linked is what the linker has set.
-func Release(linked string) string { return cmp.Or(linked, "devel") }
+// Number is the version that this tree becomes when it is released: three numbers. The first
+// heading of CHANGELOG.md, the tag of the release and all packages have it.
+const Number = "0.1.0"
 
-// Of returns the version of a release, or else the one that Go gave the build.
+var (
+	// pseudo is the version that Go gives a module at a commit without a tag: the time and the
+	// commit stand at its end.
+	pseudo = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(?:\+|$)`)
+	// tag is the version that Go gives a module at the tag of a release.
+	tag = regexp.MustCompile(`^v(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)$`)
+)
+
+// Of returns the version: that of a release if the linker has set one, or if Go built the program
+// at the tag of one; else Number-dev, with the commit if Go has recorded one: 0.1.0-dev+g5e1060850123.
 func Of(linked string) string {
-	version := Release(linked)
-	if bi, ok := debug.ReadBuildInfo(); ok && version == "devel" && bi.Main.Version != "" {
-		return bi.Main.Version
+	if linked != "" {
+		return linked
 	}
-	return version
+	if bi, ok := debug.ReadBuildInfo(); ok {
+		return of(bi)
+	}
+	return Number + "-dev"
 }
 
-// Text returns the program with its version, its commit and its platform.
+// Text returns the program with its version and its platform. It says so if the commit is not known.
 func Text(linked string) string {
-	commit := ""
-	if bi, ok := debug.ReadBuildInfo(); ok && Release(linked) == "devel" {
-		commit = " (" + commitText(bi) + ")"
+	version, note := Of(linked), ""
+	if version == Number+"-dev" {
+		note = " (commit not recorded)"
 	}
-	return fmt.Sprintf("symdepot %s%s %s %s/%s", Of(linked), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("symdepot %s%s %s %s/%s", version, note, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// pseudoVersion is the version of a module at a commit without a tag: the time and the commit
-// stand at its end.
-var pseudoVersion = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(?:\+|$)`)
-
-// commitText says which commit a program was built from. go build notes it, go install leaves it
-// in the version of the module, go run notes it only if asked.
-func commitText(bi *debug.BuildInfo) string {
-	commit, modified := "", false
+// of is Of for what Go has noted. go build notes the commit among the settings, go install in the
+// version of the module, and go run does not note it.
+func of(bi *debug.BuildInfo) string {
+	commit, modified := "", ""
 	for _, s := range bi.Settings {
-		switch s.Key {
-		case "vcs.revision":
+		switch {
+		case s.Key == "vcs.revision":
 			commit = s.Value
-		case "vcs.modified":
-			modified = s.Value == "true"
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = ".dirty"
 		}
 	}
-	if m := pseudoVersion.FindStringSubmatch(bi.Main.Version); m != nil && commit == "" {
+	if m := pseudo.FindStringSubmatch(bi.Main.Version); m != nil {
 		commit = m[1]
+	} else if m := tag.FindStringSubmatch(bi.Main.Version); m != nil {
+		return m[1]
 	}
-	switch {
-	case commit == "" && bi.Main.Version != "" && bi.Main.Version != "(devel)":
-		return "the commit of that tag"
-	case commit == "":
-		return "commit not recorded: go run -buildvcs=true or go build records it"
-	case modified:
-		return "commit " + commit[:min(12, len(commit))] + ", with changes"
+	if commit == "" {
+		return Number + "-dev"
 	}
-	return "commit " + commit[:min(12, len(commit))]
+	return Number + "-dev+g" + commit[:min(12, len(commit))] + modified
 }
