@@ -180,7 +180,7 @@ func TestFailureClasses(t *testing.T) {
 		if n := s.asked.Load(); n != 1 {
 			t.Errorf("%s: asked %d times, want once", class, n)
 		}
-		if _, ok := f.misses.keys.GetIfPresent(f.coalesceKey(q, f.permitted(q))); !ok {
+		if _, ok := f.misses.keys.Get(f.coalesceKey(q, f.permitted(q))); !ok {
 			t.Errorf("%s: the miss is not in memory", class)
 		}
 		known, _ := m.Misses(t.Context(), missKey(q.Request))
