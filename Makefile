@@ -4,7 +4,8 @@ GO    ?= go
 BIN   := symdepot
 CACHE := $(CURDIR)/.cache
 FUZZTIME ?= 10s
-PLATFORMS ?= all
+PLATFORM ?= all
+PLATFORMS ?= $(PLATFORM)
 export SYMDEPOT_MATERIAL ?= $(CACHE)/material
 export SYMDEPOT_PEERS ?= $(CACHE)/peers
 # Evaluated when a recipe runs: make setup fetches it.
@@ -23,7 +24,7 @@ help: ## list the targets
 build: ## build ./symdepot for this machine
 	$(GO) build -o $(BIN) ./cmd/symdepot
 
-release: ## everything that is published, in dist/release, for all platforms or those of PLATFORMS=linux/amd64,…; needs only Go and git (wixl for the MSI)
+release: ## everything that is published, in dist/release, for all platforms, or for PLATFORM=linux/amd64 (PLATFORMS=linux/amd64,… for some); needs only Go and git (wixl for the MSI)
 	$(GO) run ./packaging/release -out dist/release -platforms $(PLATFORMS)
 
 man: ## man pages of all commands in dist/man

@@ -175,7 +175,10 @@ func TestProgress(t *testing.T) {
 	t.Parallel()
 	m := released(t)
 	here := "linux/" + runtime.GOARCH
-	for _, step := range []string{"manual", here + " program", here + " archive", here + " sbom", here + " packages", "image", "manifests"} {
+	if !strings.Contains(m.said, "\n"+here+": begun\n") {
+		t.Errorf("make release does not say that it begins with %s:\n%s", here, m.said)
+	}
+	for _, step := range []string{"manual", here + ": finished", here + " program", here + " archive", here + " sbom", here + " packages", "image", "manifests"} {
 		if !regexp.MustCompile(`(?m)^` + step + `: [0-9.]+ s$`).MatchString(m.said) {
 			t.Errorf("make release prints no line %q with a time:\n%s", step, m.said)
 		}
@@ -343,11 +346,15 @@ func TestArchive(t *testing.T) {
 // pageLink is a link to another file in a Markdown file.
 var pageLink = regexp.MustCompile(`\]\(([^()\s#:]+)(?:#[^()\s]*)?\)`)
 
-// checkBook follows all links between the pages below a folder, and counts the pages.
+// checkBook follows all links between the pages below a folder, counts the pages, and
+// finds what only those who change the program need.
 func checkBook(t *testing.T, dir string) {
 	t.Helper()
 	pages := 0
 	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		if d != nil && (d.Name() == "CONTRIBUTING.md" || d.Name() == "nfpm.yaml" || filepath.Ext(name) == ".sh") {
+			t.Errorf("%s is published; it is for those who change the program", strings.TrimPrefix(name, dir))
+		}
 		if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {
 			return err
 		}
@@ -365,6 +372,9 @@ func checkBook(t *testing.T, dir string) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if readme, err := os.ReadFile(filepath.Join(dir, "README.md")); err != nil || !strings.Contains(string(readme), "/blob/main/CONTRIBUTING.md") {
+		t.Errorf("README.md has no link to CONTRIBUTING.md in the repository (%v)", err)
 	}
 	if pages < 50 {
 		t.Errorf("%s has %d pages, want all of the documentation", dir, pages)
@@ -408,7 +418,12 @@ func TestApk(t *testing.T) {
 			t.Errorf(".PKGINFO has the line %q, want NAME = VALUE", line)
 		}
 	}
-	if !strings.Contains(string(info), "pkgver = 1.2.3_rc1\n") {
-		t.Errorf(".PKGINFO has no pkgver = 1.2.3_rc1:\n%s", info)
+	for _, want := range []string{
+		"pkgver = 1.2.3_rc1\n", "pkgdesc = symbol server that keeps debug symbols of all platforms\n",
+		"url = https://github.com/symdepot/symdepot\n", "maintainer = The symdepot authors\n",
+	} {
+		if !strings.Contains(string(info), want) {
+			t.Errorf(".PKGINFO has no %q:\n%s", want, info)
+		}
 	}
 }

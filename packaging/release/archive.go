@@ -43,13 +43,11 @@ func (r *release) archive(p platform) error {
 	if err != nil {
 		return err
 	}
-	texts, err := book()
+	texts, err := filesBelow(r.book(), top)
 	if err != nil {
 		return err
 	}
-	for _, e := range append(texts, entry{"LICENSE", "LICENSE", 0o644}) {
-		list = append(list, entry{top + "/" + e.name, e.path, e.mode})
-	}
+	list = append(append(list, texts...), entry{top + "/LICENSE", "LICENSE", 0o644})
 	for _, name := range service[p.os] {
 		list = append(list, entry{top + "/service/" + path.Base(name), filepath.FromSlash(name), 0o644})
 	}
@@ -60,8 +58,8 @@ func (r *release) archive(p platform) error {
 	return writeFile(r.file("-"+p.os+"-"+p.arch+".tar.gz"), func(w io.Writer) error { return writeTarGz(w, list, r.at, r.level) })
 }
 
-// filesBelow lists the files of a folder, as members of the folder top. The program
-// is the only one that can be run.
+// filesBelow lists the files of a folder, as members of the folder top, or of none if top
+// is empty. The program is the only one that can be run.
 func filesBelow(dir, top string) ([]entry, error) {
 	var list []entry
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -76,7 +74,7 @@ func filesBelow(dir, top string) ([]entry, error) {
 		if rel == "symdepot" || rel == "symdepot.exe" {
 			mode = 0o755
 		}
-		list = append(list, entry{top + "/" + filepath.ToSlash(rel), name, mode})
+		list = append(list, entry{path.Join(top, filepath.ToSlash(rel)), name, mode})
 		return nil
 	})
 	return list, err

@@ -37,6 +37,7 @@ func (r *release) image() error {
 		Labels: map[string]string{
 			"org.opencontainers.image.title":       "symdepot",
 			"org.opencontainers.image.description": "Symbol server for every debugger",
+			"org.opencontainers.image.url":         repository,
 			"org.opencontainers.image.version":     r.version.full,
 			"org.opencontainers.image.created":     r.at.Format(time.RFC3339),
 			"org.opencontainers.image.licenses":    "Apache-2.0",

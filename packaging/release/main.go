@@ -73,7 +73,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&r.out, "out", filepath.Join("dist", "release"), "folder to write to; it is emptied first")
 	flag.StringVar(&platforms, "platforms", "all", "platforms, such as linux/amd64,darwin/arm64")
 	flag.StringVar(&only, "only", strings.Join(all, ","), "what to make")
-	flag.StringVar(&named, "version", "", "version; default: that of the newest tag and the number of commits since")
+	flag.StringVar(&named, "version", "", "version; default: that of internal/run/version, and the number of commits since the newest tag")
 	flag.IntVar(&r.level, "level", 6,
 		"level of compression, from 1 (fast) to 9; 9 takes three times as long as 6 and makes packages 0.4 to 3 % smaller")
 	flag.Parse()
@@ -127,16 +127,23 @@ func timed(what string, f func() error) error {
 
 // make makes everything.
 func (r *release) make() error {
+	if err := writeBook(r.book()); err != nil {
+		return err
+	}
 	docs := filepath.Join(r.temp, "docs")
+	fmt.Println("manual: begun; it compiles the program for this machine first")
 	if err := timed("manual", func() error { return r.manual(docs) }); err != nil {
 		return err
 	}
 	// Two at once: the linker uses one core for most of its time.
 	err := inParallel(min(2, runtime.NumCPU()), r.where, func(p platform) error {
-		if err := timed(p.String()+" program", func() error { return r.stage(p, docs) }); err != nil {
-			return err
-		}
-		return r.forPlatform(p)
+		fmt.Printf("%s: begun\n", p)
+		return timed(p.String()+": finished", func() error {
+			if err := timed(p.String()+" program", func() error { return r.stage(p, docs) }); err != nil {
+				return err
+			}
+			return r.forPlatform(p)
+		})
 	})
 	if err != nil {
 		return err
@@ -177,6 +184,9 @@ func (r *release) makes(what string) bool { return slices.Contains(r.only, what)
 
 // staged is the folder of what was built for a platform.
 func (r *release) staged(p platform) string { return filepath.Join(r.temp, p.os+"-"+p.arch) }
+
+// book is the folder of the documentation.
+func (r *release) book() string { return filepath.Join(r.temp, "book") }
 
 // file is the path of a result: symdepot-VERSION and an end.
 func (r *release) file(end string) string {

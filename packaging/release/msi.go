@@ -99,10 +99,10 @@ func (r *release) installerFiles(p platform) (string, error) {
 			return "", err
 		}
 	}
-	if err := copyBook(filepath.Join(dir, "book")); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "book"), os.DirFS(r.book())); err != nil {
 		return "", err
 	}
-	list, err := book()
+	list, err := filesBelow(r.book(), "")
 	if err != nil {
 		return "", err
 	}

@@ -20,11 +20,12 @@ func TestInstaller(t *testing.T) {
 		symtest.Tool(t, name)
 	}
 	p := platform{"windows", "amd64"}
-	v, err := newVersion("v1.2.3-rc1", 0, "")
+	v, err := tagVersion("v1.2.3-rc1", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var files []string
+	var pages []entry
 	for range 2 {
 		r := &release{ctx: t.Context(), out: t.TempDir(), temp: t.TempDir(), version: v, at: time.Unix(1600000000, 0).UTC()}
 		if err := os.Mkdir(r.staged(p), 0o755); err != nil {
@@ -34,6 +35,12 @@ func TestInstaller(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(r.staged(p), name), []byte("a small "+name), 0o644); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if err := writeBook(r.book()); err != nil {
+			t.Fatal(err)
+		}
+		if pages, err = filesBelow(r.book(), ""); err != nil {
+			t.Fatal(err)
 		}
 		if err := r.installer(p); err != nil {
 			t.Fatal(err)
@@ -63,10 +70,6 @@ func TestInstaller(t *testing.T) {
 	slices.Sort(got)
 	const top = "symdepot/"
 	want := []string{top + "LICENSE", top + "THIRD-PARTY-LICENSES.txt", top + "symdepot.exe"}
-	pages, err := book()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, e := range pages {
 		want = append(want, top+e.name)
 	}

@@ -5,8 +5,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 )
+
+// description is that of packages in the configuration of nfpm; its first line is a group.
+var description = regexp.MustCompile(`(?m)^description: \|\n  (.*)\n(?:(?:  .*)?\n)*`)
 
 // packages makes the deb, rpm and apk packages of a platform, with nfpm.
 func (r *release) packages(p platform) error {
@@ -23,7 +27,7 @@ func (r *release) packages(p platform) error {
 	if err := os.WriteFile(filepath.Join(dir, "LICENSE"), license, 0o644); err != nil {
 		return err
 	}
-	if err := copyBook(filepath.Join(dir, "book")); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "book"), os.DirFS(r.book())); err != nil {
 		return err
 	}
 	// nfpm expands no variables in the settings of compression.
@@ -33,9 +37,6 @@ func (r *release) packages(p platform) error {
 		return err
 	}
 	text = bytes.ReplaceAll(text, []byte("${LEVEL}"), []byte(strconv.Itoa(r.level)))
-	if err := os.WriteFile(conf, text, 0o644); err != nil {
-		return err
-	}
 	for _, d := range []string{dir, filepath.Join(r.staged(p), "man")} {
 		if err := r.normalize(d); err != nil {
 			return err
@@ -43,6 +44,12 @@ func (r *release) packages(p platform) error {
 	}
 	env := []string{"VERSION=" + r.version.short, "ARCH=" + p.arch, "STAGE=" + r.staged(p)}
 	for _, format := range []string{"deb", "rpm", "apk"} {
+		if format == "apk" {
+			text = description.ReplaceAll(text, []byte("description: $1\n"))
+		}
+		if err := os.WriteFile(conf, text, 0o644); err != nil {
+			return err
+		}
 		to := r.file("-" + p.arch + "." + format)
 		if err := r.tool(dir, env, nfpm, "package", "--config", filepath.Join(linux, "nfpm.yaml"), "--packager", format,
 			"--target", to); err != nil {

@@ -34,7 +34,7 @@ type Platform struct {
 
 // Image describes an image.
 type Image struct {
-	Name      string // with its tag, such as localhost/symdepot:1.0.0
+	Name      string // with its tag, such as localhost/symdepot:VERSION
 	Created   time.Time
 	User      string // user:group, as numbers
 	Env       []string
