@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -219,6 +220,18 @@ func (r root) serviceRuns(t *testing.T) {
 	}
 }
 
+// saysHowToStart checks what an installation has printed: where the configuration is,
+// how to start the server, and its address.
+func saysHowToStart(t *testing.T, said, start string) {
+	t.Helper()
+	want := "symdepot: the configuration is /etc/symdepot/symdepot.yaml\n" +
+		"symdepot: to start the server: " + start + "\n" +
+		"symdepot: then open http://127.0.0.1:8080 on this machine\n"
+	if !strings.Contains(said, want) {
+		t.Errorf("the installation says\n%s\nwant\n%s", said, want)
+	}
+}
+
 // TestDeb installs the deb package into an empty system, runs its service, and
 // removes it.
 func TestDeb(t *testing.T) {
@@ -227,7 +240,18 @@ func TestDeb(t *testing.T) {
 	r := newRoot(t)
 	r.addShell(t)
 	m := released(t)
-	must(t, "dpkg", "--root="+r.dir, "--force-not-root", "--install", m.file(t, "-"+runtime.GOARCH+".deb"))
+	says := must(t, "dpkg", "--root="+r.dir, "--force-not-root", "--install", m.file(t, "-"+runtime.GOARCH+".deb"))
+	saysHowToStart(t, says, "symdepot serve, as the account symdepot")
+	if again := must(t, "dpkg", "--root="+r.dir, "--force-not-root", "--install", m.file(t, "-"+runtime.GOARCH+".deb")); strings.Contains(again, "to start the server") {
+		t.Errorf("an upgrade says again how to start the server:\n%s", again)
+	}
+	fields := must(t, "dpkg-query", "--root="+r.dir, "--show", "--showformat=${Maintainer}|${Homepage}|${Recommends}|${Description}", "symdepot")
+	if want := "The symdepot authors|https://github.com/symdepot/symdepot|ca-certificates|symbol server that"; !strings.HasPrefix(fields, want) {
+		t.Errorf("the package says %q, want it to begin with %q", fields, want)
+	}
+	if lines := strings.Split(fields, "\n"); len(lines) < 7 || !slices.Contains(lines, " .") {
+		t.Errorf("the description is %q, want one of several lines with paragraphs", lines)
+	}
 	if got := must(t, "dpkg-query", "--root="+r.dir, "--show", "--showformat=${Status} ${Version}", "symdepot"); got != "install ok installed 1.2.3~rc1" {
 		t.Errorf("dpkg says %q, want %q", got, "install ok installed 1.2.3~rc1")
 	}
@@ -312,7 +336,13 @@ func TestRPM(t *testing.T) {
 	r.addShell(t)
 	m := released(t)
 	// No package of this root has the shell, and the processor's name may be spelled in another way.
-	must(t, "rpm", "--root", r.dir, "--nodeps", "--ignorearch", "--install", m.file(t, "-"+runtime.GOARCH+".rpm"))
+	says := must(t, "rpm", "--root", r.dir, "--nodeps", "--ignorearch", "--install", m.file(t, "-"+runtime.GOARCH+".rpm"))
+	saysHowToStart(t, says, "symdepot serve, as the account symdepot")
+	fields := must(t, "rpm", "--root", r.dir, "-q", "symdepot", "--queryformat", "%{PACKAGER}|%{URL}|%{RECOMMENDNAME}|%{SUMMARY}|%{DESCRIPTION}")
+	if want := "The symdepot authors|https://github.com/symdepot/symdepot|ca-certificates|Symbol server for every debugger|symbol server that"; !strings.HasPrefix(fields, want) ||
+		!strings.Contains(fields, "caching proxy") {
+		t.Errorf("the package says %q, want it to begin with %q, and the long description", fields, want)
+	}
 	if got := must(t, "rpm", "--root", r.dir, "-q", "symdepot", "--queryformat", "%{VERSION}"); got != "1.2.3~rc1" {
 		t.Errorf("rpm says version %q, want 1.2.3~rc1", got)
 	}

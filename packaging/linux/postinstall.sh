@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs after an installation or an upgrade of the deb, rpm or apk package. It makes
-# the account and the folders, and restarts a server that runs. It starts none.
+# the account and the folders, and restarts a server that runs. It starts none, and says
+# after the first installation how to start one.
 set -e
 if command -v systemd-sysusers >/dev/null 2>&1; then
 	systemd-sysusers symdepot.conf
@@ -28,4 +29,16 @@ if [ -d /run/systemd/system ]; then
 	systemctl --no-block try-restart symdepot.service || true
 elif command -v rc-service >/dev/null 2>&1; then
 	rc-service --ifstarted symdepot restart || true
+fi
+# An upgrade has the old version in $2 (deb, apk), or 2 in $1 (rpm).
+if [ -z "${2:-}" ] && [ "${1:-}" != 2 ]; then
+	start="symdepot serve, as the account symdepot"
+	if command -v systemctl >/dev/null 2>&1; then
+		start="systemctl enable --now symdepot"
+	elif command -v rc-update >/dev/null 2>&1; then
+		start="rc-update add symdepot && rc-service symdepot start"
+	fi
+	echo "symdepot: the configuration is /etc/symdepot/symdepot.yaml"
+	echo "symdepot: to start the server: $start"
+	echo "symdepot: then open http://127.0.0.1:8080 on this machine"
 fi
