@@ -7,8 +7,8 @@
 #   symdepot_push(game engine SERVER https://symbols.example.com)
 #   cmake --build build --target push-symbols
 #
-# Without SERVER, SYMDEPOT_SERVER counts. The token is in the environment variable
-# SYMDEPOT_TOKEN when the target is built. The product is the project's name and version
+# Replace symbols.example.com by your server. Without SERVER, SYMDEPOT_SERVER counts. The
+# token is in the environment variable SYMDEPOT_TOKEN when the target is built. The product is the project's name and version
 # unless they are given.
 function(symdepot_push)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "SERVER;PRODUCT;VERSION;NAME" "")

@@ -1,6 +1,7 @@
+# Replace @BASE@ by the address of the folder with your downloads.
 class Symdepot < Formula
   desc "Symbol server that serves debug symbols to every debugger"
-  homepage "@BASE@"
+  homepage "https://github.com/symdepot/symdepot"
   version "@VERSION@"
   license "Apache-2.0"
 
