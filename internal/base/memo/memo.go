@@ -8,7 +8,7 @@ import "github.com/maypok86/otter/v2"
 //
 // It is an interface for the sake of compile time: a struct with a field of the type
 // *otter.Cache[K, V] makes Go compile all methods of that type again in each package that
-// imports the struct's package, directly or not. That took a fifth of the first build.
+// imports the struct's package, directly or not. That took a quarter of the first build.
 type Map[K comparable, V any] interface {
 	// Get returns the value of a key, which counts as a use of the key.
 	Get(key K) (V, bool)
