@@ -58,7 +58,7 @@ func TestAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	home := "https://" + regexp.MustCompile(`(?m)^module (\S+)$`).FindStringSubmatch(string(module))[1]
-	homepage := regexp.MustCompile(`(?i)\b(?:homepage|PackageUrl|repository)\b"? ?[:=]? ?"?(https?://[^\s"]*|@BASE@)`)
+	homepage := regexp.MustCompile(`(?i)\b(?:homepage|PackageUrl|repository|ARPURLINFOABOUT)\b"? ?(?:[:=]|Value=)? ?"?(https?://[^\s"]*|@BASE@)`)
 	example := regexp.MustCompile(`[a-z0-9.-]+\.example\.(?:com|org)\b|@BASE@`)
 	homes := 0
 	published(t, func(name, text string) {
@@ -80,7 +80,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s has a mail address @example.", name)
 		}
 	})
-	if homes < 5 { // Homebrew, Scoop, winget, the Linux packages, packaging/release
-		t.Errorf("%d files have a homepage, want at least 5", homes)
+	if homes < 6 { // Homebrew, Scoop, winget, the Linux packages, the installer, packaging/release
+		t.Errorf("%d files have a homepage, want at least 6", homes)
 	}
 }

@@ -79,6 +79,7 @@ func TestInstaller(t *testing.T) {
 	}
 	for _, c := range []struct{ table, want string }{
 		{"Property", "ProductVersion\t1.2.3"},
+		{"Property", "ARPURLINFOABOUT\t" + repository},
 		{"Property", "UpgradeCode\t{" + upgradeCode + "}"},
 		{"Environment", "Path\t=-*PATH\t[~];[INSTALLDIR]\tProgram"},
 		{"InstallExecuteSequence", "WriteEnvironmentStrings"},
