@@ -58,7 +58,8 @@ func TestAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	home := "https://" + regexp.MustCompile(`(?m)^module (\S+)$`).FindStringSubmatch(string(module))[1]
-	homepage := regexp.MustCompile(`(?i)\b(?:homepage|PackageUrl|repository|ARPURLINFOABOUT)\b"? ?(?:[:=]|Value=)? ?"?(https?://[^\s"]*|@BASE@)`)
+	homepage := regexp.MustCompile(`(?i)\b(?:homepage|PackageUrl|repository|ARPURLINFOABOUT)\b` +
+		`"? ?(?:[:=]|Value=)? ?"?(https?://[^\s"]*|@BASE@)`)
 	example := regexp.MustCompile(`[a-z0-9.-]+\.example\.(?:com|org)\b|@BASE@`)
 	homes := 0
 	published(t, func(name, text string) {

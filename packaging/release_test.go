@@ -178,7 +178,9 @@ func TestProgress(t *testing.T) {
 	if !strings.Contains(m.said, "\n"+here+": begun\n") {
 		t.Errorf("make release does not say that it begins with %s:\n%s", here, m.said)
 	}
-	for _, step := range []string{"manual", here + ": finished", here + " program", here + " archive", here + " sbom", here + " packages", "image", "manifests"} {
+	for _, step := range []string{
+		"manual", here + ": finished", here + " program", here + " archive", here + " sbom", here + " packages", "image", "manifests",
+	} {
 		if !regexp.MustCompile(`(?m)^` + step + `: [0-9.]+ s$`).MatchString(m.said) {
 			t.Errorf("make release prints no line %q with a time:\n%s", step, m.said)
 		}
@@ -350,8 +352,12 @@ var pageLink = regexp.MustCompile(`\]\(([^()\s#:]+)(?:#[^()\s]*)?\)`)
 // finds what only those who change the program need.
 func checkBook(t *testing.T, dir string) {
 	t.Helper()
+	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil || !strings.Contains(string(readme), "/blob/main/CONTRIBUTING.md") {
+		t.Errorf("README.md has no link to CONTRIBUTING.md in the repository (%v)", err)
+	}
 	pages := 0
-	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
 		if d != nil && (d.Name() == "CONTRIBUTING.md" || d.Name() == "nfpm.yaml" || filepath.Ext(name) == ".sh") {
 			t.Errorf("%s is published; it is for those who change the program", strings.TrimPrefix(name, dir))
 		}
@@ -372,9 +378,6 @@ func checkBook(t *testing.T, dir string) {
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if readme, err := os.ReadFile(filepath.Join(dir, "README.md")); err != nil || !strings.Contains(string(readme), "/blob/main/CONTRIBUTING.md") {
-		t.Errorf("README.md has no link to CONTRIBUTING.md in the repository (%v)", err)
 	}
 	if pages < 50 {
 		t.Errorf("%s has %d pages, want all of the documentation", dir, pages)

@@ -240,13 +240,15 @@ func TestDeb(t *testing.T) {
 	r := newRoot(t)
 	r.addShell(t)
 	m := released(t)
-	says := must(t, "dpkg", "--root="+r.dir, "--force-not-root", "--install", m.file(t, "-"+runtime.GOARCH+".deb"))
-	saysHowToStart(t, says, "symdepot serve, as the account symdepot")
-	if again := must(t, "dpkg", "--root="+r.dir, "--force-not-root", "--install", m.file(t, "-"+runtime.GOARCH+".deb")); strings.Contains(again, "to start the server") {
+	install := []string{"--root=" + r.dir, "--force-not-root", "--install", m.file(t, "-"+runtime.GOARCH+".deb")}
+	saysHowToStart(t, must(t, "dpkg", install...), "symdepot serve, as the account symdepot")
+	if again := must(t, "dpkg", install...); strings.Contains(again, "to start the server") {
 		t.Errorf("an upgrade says again how to start the server:\n%s", again)
 	}
-	fields := must(t, "dpkg-query", "--root="+r.dir, "--show", "--showformat=${Maintainer}|${Homepage}|${Recommends}|${Description}", "symdepot")
-	if want := "The symdepot authors|https://github.com/symdepot/symdepot|ca-certificates|symbol server that"; !strings.HasPrefix(fields, want) {
+	fields := must(t, "dpkg-query", "--root="+r.dir, "--show",
+		"--showformat=${Maintainer}|${Homepage}|${Recommends}|${Description}", "symdepot")
+	want := "The symdepot authors|https://github.com/symdepot/symdepot|ca-certificates|symbol server that"
+	if !strings.HasPrefix(fields, want) {
 		t.Errorf("the package says %q, want it to begin with %q", fields, want)
 	}
 	if lines := strings.Split(fields, "\n"); len(lines) < 7 || !slices.Contains(lines, " .") {
@@ -339,8 +341,8 @@ func TestRPM(t *testing.T) {
 	says := must(t, "rpm", "--root", r.dir, "--nodeps", "--ignorearch", "--install", m.file(t, "-"+runtime.GOARCH+".rpm"))
 	saysHowToStart(t, says, "symdepot serve, as the account symdepot")
 	fields := must(t, "rpm", "--root", r.dir, "-q", "symdepot", "--queryformat", "%{PACKAGER}|%{URL}|%{RECOMMENDNAME}|%{SUMMARY}|%{DESCRIPTION}")
-	if want := "The symdepot authors|https://github.com/symdepot/symdepot|ca-certificates|Symbol server for every debugger|symbol server that"; !strings.HasPrefix(fields, want) ||
-		!strings.Contains(fields, "caching proxy") {
+	want := "The symdepot authors|https://github.com/symdepot/symdepot|ca-certificates|Symbol server for every debugger|symbol server that"
+	if !strings.HasPrefix(fields, want) || !strings.Contains(fields, "caching proxy") {
 		t.Errorf("the package says %q, want it to begin with %q, and the long description", fields, want)
 	}
 	if got := must(t, "rpm", "--root", r.dir, "-q", "symdepot", "--queryformat", "%{VERSION}"); got != "1.2.3~rc1" {

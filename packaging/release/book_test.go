@@ -6,8 +6,10 @@ import "testing"
 func TestPublished(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ folder, text, want string }{
-		{".", "[a](docs/install.md#several-machines), [b](CONTRIBUTING.md#rules)", "[a](docs/install.md#several-machines), [b](" + repository + "/blob/main/CONTRIBUTING.md#rules)"},
-		{"docs", "[c](../ci) [d](../cmd/symdepot/main.go) [e](start/linux.md)", "[c](../ci) [d](" + repository + "/blob/main/cmd/symdepot/main.go) [e](start/linux.md)"},
+		{".", "[a](docs/install.md#several-machines), [b](CONTRIBUTING.md#rules)",
+			"[a](docs/install.md#several-machines), [b](" + repository + "/blob/main/CONTRIBUTING.md#rules)"},
+		{"docs", "[c](../ci) [d](../cmd/symdepot/main.go) [e](start/linux.md)",
+			"[c](../ci) [d](" + repository + "/blob/main/cmd/symdepot/main.go) [e](start/linux.md)"},
 		{"docs", "[f](#below) [g](https://go.dev) f(x)", "[f](#below) [g](https://go.dev) f(x)"},
 	} {
 		if got := published(c.text, c.folder); got != c.want {
