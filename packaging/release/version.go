@@ -60,7 +60,8 @@ func versionOf(ctx context.Context, named, epoch string) (version, time.Time, er
 	if changed != "" {
 		commit += ".dirty"
 	}
-	tag, since := "", ""
+	tag := ""
+	var since string
 	if text, err := git("describe", "--tags", "--match=v[0-9]*", "--long"); err == nil {
 		// TAG-COMMITS-gCOMMIT
 		rest, _, _ := cutLast(text, "-")
