@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 	"internal/serve/auth":         {"internal/base/binding", "internal/base/durable", "internal/base/glob", "internal/base/wire", "internal/serve/oidc"},
 	"internal/serve/auth/kdctest": {"internal/base/symtest"},
 	// intake drives stages through an interface; the server mounts it.
+	"internal/serve/book":           {"docs"},
 	"internal/serve/intake":         {"debugid", "internal/base/body", "internal/base/durable", "internal/base/truncate", "internal/depot/stage", "internal/files/scan", "internal/files/unpack", "layout", "objfile", "ppdb", "symfile"},
 	"internal/serve/oidc":           {"internal/base/glob", "internal/base/truncate"},
 	"internal/serve/oidc/oidctest":  {},
@@ -69,7 +70,7 @@ var mayImport = map[string][]string{
 	"internal/serve/web":         {"dump", "internal/base/body", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/answer", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/retention", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/why", "internal/derive/jobs", "internal/files/sparse", "internal/files/srclink", "internal/serve/auth", "internal/serve/intake", "internal/serve/userquery", "internal/store/blob", "layout", "objfile", "symfile"},
 	"internal/serve/web/api":     {"internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/retention", "internal/depot/stage", "internal/derive/jobs", "internal/files/sparse", "internal/serve/auth", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "layout", "symfile"},
 	"internal/serve/web/apitest": {},
-	"internal/serve/web/pages":   {"debugid", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/stage", "internal/depot/why", "internal/derive/jobs", "internal/files/sparse", "internal/files/srclink", "internal/serve/auth", "internal/serve/intake", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "layout", "symfile"},
+	"internal/serve/web/pages":   {"debugid", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/stage", "internal/depot/why", "internal/derive/jobs", "internal/files/sparse", "internal/files/srclink", "internal/serve/auth", "internal/serve/book", "internal/serve/intake", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "layout", "symfile"},
 	"internal/serve/web/webtest": {"internal/depot", "internal/serve/auth", "internal/serve/web"},
 
 	"internal/depot":              {"debugid", "internal/base/durable", "internal/base/span", "internal/depot/answer", "internal/depot/backup", "internal/depot/bucketstore", "internal/depot/cache", "internal/depot/catalog", "internal/depot/check", "internal/depot/coldstore", "internal/depot/content", "internal/depot/forms", "internal/depot/home", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/lookup", "internal/depot/migrate", "internal/depot/nodes", "internal/depot/search", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/depot/why", "internal/derive/jobs", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/misses", "internal/index/queue", "internal/index/record", "internal/index/tokens", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "internal/store/bucket", "layout", "objfile", "symfile"},
@@ -162,6 +163,7 @@ var mayImport = map[string][]string{
 	"cab/mszip":                  {},
 	"debugid":                    {"internal/base/truncate"},
 	"demangle":                   {},
+	"docs":                       {},
 	"dump":                       {"debugid"},
 	"dwarf":                      {"functab", "internal/base/pagecache"},
 	"functab":                    {"debugid"},
@@ -226,6 +228,7 @@ var soleImporter = map[string]string{
 	"github.com/go-jose/go-jose/v4":       "internal/serve/oidc",
 	"github.com/alecthomas/kong":          "internal/run/command",
 	"google.golang.org/protobuf":          "internal/serve/intake",
+	"github.com/yuin/goldmark":            "internal/serve/book",
 	// Only tests validate JSON.
 	"github.com/santhosh-tekuri/jsonschema/v6": "internal/serve/web/apitest",
 }
