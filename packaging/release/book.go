@@ -29,7 +29,7 @@ var pageLink = regexp.MustCompile(`\]\([^()\s#:]+`)
 func writeBook(to string) error {
 	for _, top := range pages {
 		err := filepath.WalkDir(filepath.FromSlash(top), func(name string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() {
+			if err != nil || !d.Type().IsRegular() || filepath.Ext(name) == ".go" { // docs has a package
 				return err
 			}
 			b, err := os.ReadFile(name)
