@@ -263,7 +263,7 @@ func shown(s *site) map[string]string {
 		"missing": s.url + "/-/missing", "jobs": s.url + "/-/jobs", "job": s.url + "/-/jobs/1", "upstreams": s.url + "/-/upstreams", "disk": s.url + "/-/disk", "retention": s.url + "/-/retention",
 		"trace": s.url + "/-/trace?path=" + url.QueryEscape("/hello-x64.pdb/"+pdbID[:32]+"2/hello-x64.pdb"), "trace-found": s.url + "/-/trace?path=" + url.QueryEscape(pdbPath),
 		"trace-form": s.url + "/-/trace", "trace-wrong": s.url + "/-/trace?path=a%2Fb",
-		"about": s.url + "/-/about", "products": s.url + "/-/products", "product": s.url + "/-/product?p=Game", "version": s.url + "/-/version?p=Game&v=1.9-nightly", "compare": s.url + "/-/version?p=Game&v=1.9-nightly&with=1.8",
+		"about": s.url + "/-/about", "docs": s.url + "/-/docs/web", "products": s.url + "/-/products", "product": s.url + "/-/product?p=Game", "version": s.url + "/-/version?p=Game&v=1.9-nightly", "compare": s.url + "/-/version?p=Game&v=1.9-nightly&with=1.8",
 	}
 }
 

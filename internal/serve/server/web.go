@@ -95,7 +95,7 @@ func (s *webAPI) refusePage(x *exchange, q *web.Request, problem *web.Problem) {
 	s.note(x, s.cfg.Pages.Refuse(x, q, problem))
 }
 
-// admit authorizes a request. Assets need no credentials.
+// admit authorizes a request. Assets and the documentation need no credentials.
 func (s *webPages) admit(x *exchange, r *http.Request, p *place) bool {
 	x.protocol = protocolPages
 	x.request = web.NewRequestID()
@@ -115,6 +115,9 @@ func (s *webPages) admit(x *exchange, r *http.Request, p *place) bool {
 		return false
 	case login:
 		return s.admitLogin(x, r, p)
+	case pages.IsDocs(p.own):
+		_ = s.authenticate(x, r, p) // the page has the name of who is signed in
+		return true
 	}
 	return s.admitBrowser(x, r, p)
 }

@@ -9,8 +9,8 @@ import "slices"
 // symbol file, so that a module named "-" is found. The workers' API, work, is
 // answered by the server.
 var words = []string{
-	"about", "api", "assets", "audit", "builds", "connect", "disk", "events", "file", "identify", "jobs", "login", "logout", "missing",
-	"prefs", "product", "products", "publish", "retention", "search", "signins", //nolint:misspell // a word of addresses
+	"about", "api", "assets", "audit", "builds", "connect", "disk", "docs", "events", "file", "identify", "jobs", "login", "logout",
+	"missing", "prefs", "product", "products", "publish", "retention", "search", "signins", //nolint:misspell // a word of addresses
 	"src", "tokens", "trace", "upstreams", "version", "work",
 }
 

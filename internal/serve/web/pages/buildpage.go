@@ -32,7 +32,7 @@ type txPages struct {
 
 func (p txPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "builds", web.Anyone, "Builds", p.listTx),
+		page(http.MethodGet, "builds", web.Anyone, "Builds", p.listTx).explainedIn("kept"),
 		page(http.MethodGet, "builds/*", web.Anyone, "", p.showTx),
 		page(http.MethodGet, "builds/*/remove", web.MayChange, "", p.confirmRemove),
 		page(http.MethodPost, "builds/*/*", web.MayChange, "", p.actTx),

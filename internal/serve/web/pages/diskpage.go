@@ -21,7 +21,7 @@ type usagePages struct {
 
 func (p usagePages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "disk", web.Anyone, "Disk", p.showUsage),
+		page(http.MethodGet, "disk", web.Anyone, "Disk", p.showUsage).explainedIn("depot"),
 	}
 }
 

@@ -26,7 +26,7 @@ type objectPages struct {
 
 func (p objectPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "file/*", web.Anyone, "", p.showObject),
+		page(http.MethodGet, "file/*", web.Anyone, "", p.showObject).explainedIn("web"),
 		page(http.MethodGet, "file/*/sources", web.Anyone, "", sourcePages{p.catalog, p.lists}.showSources),
 	}
 }

@@ -23,11 +23,19 @@ type pageRoute struct {
 	need   web.Need
 	nav    string // the label in the navigation; "" is none
 	answer func(*reply, *web.Request, []string) error
-	long   bool // the body is long: answer limits how many are read at the same time
+	long   bool   // the body is long: answer limits how many are read at the same time
+	docs   string // the page of the documentation that explains it; "": the first one
 }
 
 func page(method, path string, need web.Need, nav string, answer func(*reply, *web.Request, []string) error) pageRoute {
 	return pageRoute{method: method, path: strings.Split(path, "/"), need: need, nav: nav, answer: answer}
+}
+
+// explainedIn names the page of the documentation that explains the page, and those whose
+// addresses begin with the same word.
+func (rt pageRoute) explainedIn(name string) pageRoute {
+	rt.docs = name
+	return rt
 }
 
 // longPage is page for one that takes a long body.
@@ -60,6 +68,7 @@ type frame struct {
 	Dense       bool   // rows of 32 instead of 44 pixels
 	Keys        bool   // the key "/" leads to the search
 	Notice      string // what the last act did
+	Help        helpLink
 	Live        string // the topic of the events that keep the page current, or ""
 	// Below is set on the root page of an address that contains a token: its links
 	// begin with that, because the other pages do not know the token.
@@ -99,8 +108,16 @@ func (fs *frames) of(r *web.Request, title string, data any) *frame {
 	}
 	f.TokenSignIn = r.PathToken != "" && fs.signsIn && r.Transport != web.Insecure
 	f.SignedIn, f.Known = r.Identity.SignIn != "", fs.accounts.MayHaveTokens(r) == nil
+	f.Help = helpLink{"Help", docsLink(r.Base, "")}
 	for i := range fs.navigation {
-		if rt := &fs.navigation[i]; rt.nav != "" && r.MayOpen(rt.need) == nil && (rt.need != web.MayPush || fs.takesForms) {
+		rt := &fs.navigation[i]
+		if rt.docs != "" && len(r.Segments) > 1 && r.Segments[1] == rt.path[0] {
+			f.Help = docsHelp(r.Base, rt.docs)
+		}
+		if !r.Rights.Admitted {
+			continue // there are the sign-in and the documentation only
+		}
+		if rt.nav != "" && r.MayOpen(rt.need) == nil && (rt.need != web.MayPush || fs.takesForms) {
 			f.Nav = append(f.Nav, navItem{
 				rt.nav, link(r.Base, rt.path[0], rt.path[1:], nil),
 				len(r.Segments) > 1 && navPage(r.Segments[1]) == rt.path[0],

@@ -77,7 +77,7 @@ func (p homePages) root(w *reply, r *web.Request, h Home) error {
 	}
 	f := w.frame(r, "", nil)
 	if h.Below != "" {
-		f.path, f.Nav, f.Below = r.Base+"/", nil, h.Below // the path of the request has the token
+		f.path, f.Nav, f.Help, f.Below = r.Base+"/", nil, helpLink{}, h.Below // the path of the request has the token
 	}
 	v := homeView{URL: h.URL, Note: h.Note, Clients: web.Clients(h.URL, h.Restricted), Query: query}
 	v.Identify = r.MayRead() == nil && h.Below == ""

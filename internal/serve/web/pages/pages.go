@@ -56,6 +56,7 @@ func New(a *web.Acts) *Pages {
 		loginPages{a.SignIns, a.BaseURL, a.Now, a.Log}.routes(),
 		accountPages{a.Accounts, a.Now}.routes(),
 		aboutPages{a.Version, a.Facts}.routes(),
+		docPages{}.routes(),
 	)
 	around.navigation = all
 	return &Pages{around, all, home, a.Origin, a.Events, make(chan struct{}, maxPages), a.Log}
@@ -64,6 +65,10 @@ func New(a *web.Acts) *Pages {
 // IsAsset reports whether a claimed path is a style sheet, a script or an image, for
 // which everybody may ask.
 func IsAsset(segs []string) bool { return web.Claims(segs) && len(segs) > 1 && segs[1] == "assets" }
+
+// IsDocs reports whether a claimed path is one of the documentation, which everybody may
+// read.
+func IsDocs(segs []string) bool { return web.Claims(segs) && len(segs) > 1 && segs[1] == docsWord }
 
 // Serve answers a request for a page. The error is for the log.
 func (p *Pages) Serve(w http.ResponseWriter, r *web.Request) error {

@@ -25,9 +25,9 @@ type productPages struct {
 
 func (p productPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "products", web.Anyone, "Products", p.products),
-		page(http.MethodGet, "product", web.Anyone, "", p.product),
-		page(http.MethodGet, "version", web.Anyone, "", p.version),
+		page(http.MethodGet, "products", web.Anyone, "Products", p.products).explainedIn("web"),
+		page(http.MethodGet, "product", web.Anyone, "", p.product).explainedIn("web"),
+		page(http.MethodGet, "version", web.Anyone, "", p.version).explainedIn("web"),
 	}
 }
 

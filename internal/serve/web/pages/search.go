@@ -29,7 +29,7 @@ type catalogPages struct {
 
 func (p catalogPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "search", web.Anyone, "Search", p.search),
+		page(http.MethodGet, "search", web.Anyone, "Search", p.search).explainedIn("web"),
 	}
 }
 

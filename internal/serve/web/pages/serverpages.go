@@ -27,11 +27,11 @@ type serverPages struct {
 
 func (p serverPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "missing", web.SeesAll, "Missing", p.misses),
-		page(http.MethodGet, "jobs", web.SeesAll, "Jobs", p.queue),
+		page(http.MethodGet, "missing", web.SeesAll, "Missing", p.misses).explainedIn("why"),
+		page(http.MethodGet, "jobs", web.SeesAll, "Jobs", p.queue).explainedIn("monitoring"),
 		page(http.MethodGet, "jobs/*", web.SeesAll, "", p.job),
 		page(http.MethodPost, "jobs/*/*", web.IsAdmin, "", p.actJob),
-		page(http.MethodGet, "upstreams", web.SeesAll, "Upstreams", p.upstreams),
+		page(http.MethodGet, "upstreams", web.SeesAll, "Upstreams", p.upstreams).explainedIn("proxy"),
 		page(http.MethodPost, "upstreams", web.IsAdmin, "", p.actUpstream),
 	}
 }
