@@ -16,7 +16,9 @@ import (
 var assetFiles embed.FS
 
 // assetType is the media type of an asset or an image by its extension.
-var assetType = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".png": "image/png", ".svg": "image/svg+xml"}
+var assetType = map[string]string{
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".png": "image/png", ".svg": "image/svg+xml",
+}
 
 // assetHash is a part of the addresses of the assets: it changes when one of them does.
 var assets, assetHash = func() (map[string][]byte, string) {

@@ -77,7 +77,8 @@ func (p docPages) show(w *reply, r *web.Request, args []string) error {
 	} else {
 		v.Page = all.Page(strings.Join(args, "/"))
 		if v.Page == nil {
-			return &web.Problem{Word: "not-found", Detail: "the documentation has no such page", Next: "The link Help leads to the list of its pages."}
+			const next = "The link Help leads to the list of its pages."
+			return &web.Problem{Word: "not-found", Detail: "the documentation has no such page", Next: next}
 		}
 		title, v.Query = v.Page.Title, ""
 		v.Before, v.After = all.Beside(v.Page)
