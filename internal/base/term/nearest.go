@@ -1,5 +1,10 @@
 package term
 
+import (
+	"slices"
+	"strings"
+)
+
 // Nearest returns the word of known that a misspelled one was probably meant to be, or
 // "" if none is near: at most a third of its letters differ, or two.
 func Nearest(word string, known []string) string {
@@ -10,6 +15,19 @@ func Nearest(word string, known []string) string {
 		}
 	}
 	return best
+}
+
+// NearestOrAll ends the error about a misspelled key: it names the nearest key of known, or
+// all of them if none is near. synonyms are words of other programs for some keys.
+func NearestOrAll(word string, known []string, synonyms map[string]string) string {
+	near := synonyms[word]
+	if !slices.Contains(known, near) {
+		near = Nearest(word, known)
+	}
+	if near == "" {
+		return "; known are " + strings.Join(known, ", ")
+	}
+	return "; the nearest is " + near
 }
 
 // Distance is the number of letters to insert, delete or replace to get from a to b,

@@ -134,13 +134,13 @@ func (d *decoder) keys(n *yaml.Node, at string, known []key) {
 		k := join(at, name.Value)
 		i := slices.Index(names, name.Value)
 		if i < 0 {
-			hint := nearest(name.Value, names)
+			hint := term.NearestOrAll(name.Value, names, synonyms)
 			if at == "" && slices.Contains(policyKeys, name.Value) {
 				hint = "; put it below the key retention"
 			} else if at == "retention" && slices.Contains(classKeys, name.Value) {
 				hint = "; it belongs to a class in retention.classes"
 			}
-			d.fail(name.Line, k, "no such key%s; known are %s", hint, strings.Join(names, ", "))
+			d.fail(name.Line, k, "no such key%s", hint)
 			continue
 		}
 		known[i].read(value, k)

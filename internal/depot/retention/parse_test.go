@@ -123,7 +123,7 @@ func TestParseFaults(t *testing.T) {
 		{class("{name: a/b}"), "retention.classes[0].name: a name of up to 64 letters"},
 		{class("{name: [x]}"), "retention.classes[0].name: text is expected, not a list"},
 		{class("{name: a}\n    - {name: a}"), "p.yml:4: retention.classes[1]: class a was defined in line 3 already"},
-		{class("{name: a, keep_las: 20}"), "p.yml:3: retention.classes[0].keep_las: no such key; the nearest is keep_last; known are name, match"},
+		{class("{name: a, keep_las: 20}"), "p.yml:3: retention.classes[0].keep_las: no such key; the nearest is keep_last"},
 		{class("{name: a, keep_days: 20}"), "retention.classes[0].keep_days: no such key; the nearest is keep_within"},
 		{class("name: a\n      keep-within: 20d"), "p.yml:4: retention.classes[0].keep-within: no such key; the nearest is keep_within"},
 		{class("{name: a, match: {brnch: main}}"), "retention.classes[0].match.brnch: no such key; the nearest is branch"},

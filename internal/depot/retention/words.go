@@ -1,10 +1,6 @@
 package retention
 
-import (
-	"slices"
-
-	"github.com/symdepot/symdepot/internal/base/term"
-)
+import "github.com/symdepot/symdepot/internal/base/term"
 
 // synonyms are words of other tools and of commands for our keys.
 var synonyms = map[string]string{
@@ -12,13 +8,10 @@ var synonyms = map[string]string{
 	"size": "cap", "hold": "keep_last", "min_keep": "floor", "grace": "trash", "rules": "classes", "caps": "products",
 }
 
-// nearest names the nearest of several words for an error message; it is empty
-// if none is near.
-func nearest(word string, known []string) string {
-	if s := synonyms[word]; s != "" && slices.Contains(known, s) {
-		return "; the nearest is " + s
-	}
-	if s := term.Nearest(word, known); s != "" {
+// nearest names the class that a misspelled one was probably meant to be, as a part of an error;
+// it is empty if none is near.
+func nearest(class string, known []string) string {
+	if s := term.Nearest(class, known); s != "" {
 		return "; the nearest is " + s
 	}
 	return ""

@@ -137,11 +137,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
 		field, ok := fieldNamed(v.Type(), name.Value)
 		switch {
 		case !ok:
-			known := structKeys(v.Type())
-			hint := "; known are " + strings.Join(known, ", ")
-			if near := term.Nearest(name.Value, known); near != "" {
-				hint = "; the nearest is " + near
-			}
+			hint := term.NearestOrAll(name.Value, structKeys(v.Type()), nil)
 			if k == "retention" {
 				hint = ": the retention policy is a file of its own, which symdepot policy set FILE sets"
 			}
