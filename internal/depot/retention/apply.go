@@ -145,31 +145,3 @@ func (p *Plan) Tombstones(by string, at time.Time) []Tombstone {
 	}
 	return list
 }
-
-// CheckUndo returns an error if the transaction cannot be restored.
-func (t *Transaction) CheckUndo() error {
-	switch {
-	case t.live():
-		return fmt.Errorf("build %d was not removed", t.Number)
-	case t.TrashUntil.IsZero():
-		return fmt.Errorf("build %d was removed on %s and is not in the trash: its list of files is gone; push the build again",
-			t.Number, t.Removed.UTC().Format(time.DateOnly))
-	}
-	return nil
-}
-
-// CheckRemove returns an error if a hold forbids the removal.
-func (t *Transaction) CheckRemove(now time.Time) error {
-	h, ok := t.Held(now)
-	if !ok {
-		return nil
-	}
-	text := fmt.Sprintf("build %d is held", t.Number)
-	if h.By != "" {
-		text += " by " + h.By
-	}
-	if h.Reason != "" {
-		text += ": " + h.Reason
-	}
-	return fmt.Errorf("%s; an administrator can release it with symdepot unhold %d", text, t.Number)
-}

@@ -59,15 +59,5 @@ func ExampleParse() {
 	_, err := retention.Parse("policy.yml", []byte("retention:\n  classes:\n    - name: nightly\n      keep_las: 20\n"))
 	fmt.Println(err)
 	// Output:
-	// policy.yml:4: retention.classes[0].keep_las: no such key; the nearest is keep_last; known are name, match, keep_last, keep_within, keep_used, cap
-}
-
-// The commands hold and undo check a transaction before they change it.
-func ExampleTransaction_CheckRemove() {
-	t := retention.Transaction{Number: 4650, Holds: []retention.Hold{{Name: "ga", By: "anna", Reason: "1.2 GA"}}}
-	fmt.Println(t.CheckRemove(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)))
-	fmt.Println(t.CheckUndo())
-	// Output:
-	// build 4650 is held by anna: 1.2 GA; an administrator can release it with symdepot unhold 4650
-	// build 4650 was not removed
+	// policy.yml:4: retention.classes[0].keep_las: no such key; the nearest is keep_last
 }

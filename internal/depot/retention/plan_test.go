@@ -554,23 +554,6 @@ func TestGarbage(t *testing.T) {
 	if _, err := s.Removal(9); err == nil {
 		t.Error("the removal of an unknown build is no error")
 	}
-	if err := after.Transactions[0].CheckUndo(); err != nil {
-		t.Errorf("undo: %v", err)
-	}
-	if err := after.Transactions[1].CheckUndo(); err == nil || !strings.Contains(err.Error(), "was not removed") {
-		t.Errorf("undo of a live one: %v, want that it was not removed", err)
-	}
-	old := Transaction{Number: 3, Removed: now}
-	if err := old.CheckUndo(); err == nil || !strings.Contains(err.Error(), "its list of files is gone") {
-		t.Errorf("undo of an old removal: %v, want that its list of files is gone", err)
-	}
-	old.Holds = []Hold{{By: "anna", Reason: "1.2 GA"}}
-	if err := old.CheckRemove(now); err == nil || !strings.Contains(err.Error(), "build 3 is held by anna: 1.2 GA") {
-		t.Errorf("removal of a held one: %v, want who holds it and why", err)
-	}
-	if err := after.Transactions[1].CheckRemove(now); err != nil {
-		t.Errorf("removal of one without a hold: %v", err)
-	}
 }
 
 func TestHold(t *testing.T) {
