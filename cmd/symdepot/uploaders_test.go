@@ -141,6 +141,21 @@ func symOf(module string, n int) []byte {
 	return fmt.Appendf(nil, "MODULE Linux x86_64 %030X0%02X %s\nFILE 0 main.c\nFUNC 1000 10 0 main\n1000 10 7 0\nPUBLIC 2000 0 g%d\n", n+1, 0, module, n)
 }
 
+// withOtherAge returns a PDB of age 1, whose GUID is one byte again and again, and a program with
+// this GUID and the age 26.
+func withOtherAge(t *testing.T, digit byte) (pdb, program []byte) {
+	t.Helper()
+	pdb, program = commandtest.Testdata(t, "pdb/hello-x86.pdb"), commandtest.Testdata(t, "pdb/hello-x86.exe")
+	i := bytes.Index(program, []byte("RSDS")) + 4
+	old, guid := bytes.Clone(program[i:i+16]), bytes.Repeat([]byte{digit}, 16)
+	if !bytes.Contains(pdb, old) || program[i+16] != 1 {
+		t.Fatal("the program does not name the PDB with the age 1")
+	}
+	pdb, program = bytes.ReplaceAll(pdb, old, guid), bytes.ReplaceAll(program, old, guid)
+	program[i+16] = 26
+	return pdb, program
+}
+
 // TestUploaders runs the uploaders that people have against the real server, and asks
 // for what they sent.
 func TestUploaders(t *testing.T) {
@@ -174,6 +189,25 @@ func TestUploaders(t *testing.T) {
 			upload(1, "403", s.newToken("--name", "reader"))
 			upload(1, "403", s.newToken("--name", "elsewhere", "--scope", "write", "--product", "none", "--product", "nothing"))
 			s.run(t, 1, "not on URL root", nil, cli, "--url", s.url+"/corp", "--auth-token", s.token, "debug-files", "upload", "-o", "acme", "-p", product, dir)
+			// The client gives a PDB the age of the program beside it. The PDB is found under its own.
+			aged := t.TempDir()
+			digit := name[len(name)-1]
+			pdb, program := withOtherAge(t, digit)
+			commandtest.PutFile(t, aged, "hello-x86.exe", program)
+			mine := commandtest.PutFile(t, aged, "hello-x86.pdb", pdb)
+			guid := strings.Repeat(fmt.Sprintf("%02x", digit), 16)
+			told := fmt.Sprintf("%s-%s-%s-%s-%s-1 ", guid[:8], guid[:4], guid[:4], guid[:4], guid[:12])
+			s.run(t, 0, told, nil, cli, "--url", s.url, "--auth-token", s.token, "debug-files", "upload", "-o", "acme", "-p", product+"-ages", "--wait", aged)
+			s.want(t, product+"-ages", "1")
+			s.comesBack(t, mine)
+			r, err := http.Get(s.url + "/t/" + s.token + "/hello-x86.pdb/" + guid + "1A/hello-x86.pdb")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = r.Body.Close()
+			if r.StatusCode != http.StatusNotFound {
+				t.Errorf("the age that the client has claimed: status %d, want 404", r.StatusCode)
+			}
 			mapping := commandtest.PutFile(t, t.TempDir(), "mapping.txt", []byte("com.example.A -> a:\n    1:1:void f():7:7 -> b\n"))
 			s.run(t, 0, "", nil, cli, "--url", s.url, "--auth-token", s.token, "upload-proguard", "-o", "acme", "-p", product, mapping)
 			s.want(t, product, "1", "4")

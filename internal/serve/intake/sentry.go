@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -161,6 +162,9 @@ func difOfFound(f stage.Found, sum string, now time.Time) *dif {
 }
 
 // checkAssembly compares an assembled file with the claims of the request about it.
+// sentry-cli takes the age of a program for that of a PDB beside the program, and its
+// servers compare the GUIDs only. The depot keeps the file under the file's own id, and
+// the answer names this id.
 func checkAssembly(sum string, f *assembleFile, a stage.Arrived) error {
 	if a.SHA1 != sum {
 		return &wrongClaim{fmt.Sprintf("the chunks make a file with the SHA-1 %s, not %s", a.SHA1, sum)}
@@ -172,19 +176,10 @@ func checkAssembly(sum string, f *assembleFile, a stage.Arrived) error {
 	if err != nil {
 		return &wrongClaim{fmt.Sprintf("the debug id %q cannot be read", truncate.Text(f.DebugID))}
 	}
-	if !hasDebugID(a.Objects, id) {
+	if !slices.ContainsFunc(a.Objects, func(o symfile.Object) bool { return o.DebugID.GUID == id.GUID && o.DebugID.PDB20 == id.PDB20 }) {
 		return wrongID(f.Name, f.DebugID, a.Objects)
 	}
 	return nil
-}
-
-func hasDebugID(objects []symfile.Object, id debugid.ID) bool {
-	for _, o := range objects {
-		if sameDebugID(o, id) {
-			return true
-		}
-	}
-	return false
 }
 
 // serveSentryUnknown answers which files of the old zip upload are not there. The

@@ -226,6 +226,32 @@ func TestSentryWrong(t *testing.T) {
 	s.wantTransactions(t, "Game: hello.pdb")
 }
 
+// TestSentryAge: sentry-cli gives a PDB the age of the program beside it. The file is stored, and
+// the answer has the file's own id. Another GUID stays wrong.
+func TestSentryAge(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	pdb := data(t, "pdb/hello-x64.pdb")
+	id := object(t, pdb, "hello.pdb").DebugID
+	claimed := id
+	claimed.Age = 26
+	files := sentryFiles{"hello.pdb": pdb}
+	ask := strings.Replace(files.request(t, "hello.pdb"), id.String(), claimed.String(), 1)
+	if !strings.Contains(ask, claimed.String()) {
+		t.Fatalf("%s: want the id %s in it", ask, claimed)
+	}
+	for part := range slices.Chunk(pieces(pdb), 60) {
+		body, kind := chunkForm(t, "gzip", part...)
+		s.expect(t, http.MethodPost, optionsPath, body, http.StatusOK, "", "Content-Type", kind)
+	}
+	for _, run := range []string{"first run", "rerun"} {
+		if a := s.assemble(t, ask)[sha1Hex(pdb)]; a.State != "ok" || a.DIF == nil || a.DIF.DebugID != id.String() {
+			t.Errorf("%s: %+v; want ok with the id %s", run, a, id)
+		}
+	}
+	s.wantTransactions(t, "Game: hello.pdb")
+}
+
 // TestSentryShelves: a chunk of one principal is not there for another.
 func TestSentryShelves(t *testing.T) {
 	t.Parallel()
