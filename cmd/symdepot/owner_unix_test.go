@@ -177,7 +177,6 @@ func TestRootActsAsOwner(t *testing.T) {
 		{"token", "new", "--name", "ci", "--scope", "write"},
 		{"list"}, {"verify"}, {"rm", "1"}, {"gc", "--grace", "0"},
 		{"import", closed},
-		{"watch", "--once", closed},
 		{"depot", "backup", "--to", backup},
 		{"depot", "backup", "--to", backup}, // the folder is the account's now
 		{"depot", "restore", "--from", backup, "--depot", target},
@@ -186,6 +185,10 @@ func TestRootActsAsOwner(t *testing.T) {
 		s.owned("root's "+args[0], s.depot)
 	}
 	s.owned("root's backup and restore", backup, target)
+	if out := s.root(command.ExitOK, "watch", "--once", closed); !strings.Contains(out, "acts as the user") {
+		t.Errorf("root's watch without a terminal does not say as whom it acts:\n%s", out)
+	}
+	s.owned("root's watch", s.depot)
 	s.run(command.ExitOK, "clean", "", "verify")
 }
 

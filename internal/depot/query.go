@@ -104,6 +104,10 @@ func (d *Depot) Origins(ctx context.Context, store string) (map[string]int64, er
 	return d.db.Origins(ctx, store)
 }
 
+// Imported returns the stores, the first few, from which builds were imported that have not been
+// removed. Bundles are no stores.
+func (d *Depot) Imported(ctx context.Context) ([]string, error) { return d.db.ImportedStores(ctx) }
+
 // Stats returns the totals of the depot.
 func (d *Depot) Stats(ctx context.Context) (Stats, error) { return d.db.Stats(ctx) }
 

@@ -271,3 +271,7 @@ func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err 
 func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, error) {
 	return db.contents.Origins(ctx, store)
 }
+
+// ImportedStores returns the first few stores from which transactions were imported that have
+// not been removed, without bundles.
+func (db *DB) ImportedStores(ctx context.Context) ([]string, error) { return db.contents.Stores(ctx) }

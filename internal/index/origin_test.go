@@ -3,6 +3,7 @@ package index
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/index/contents"
@@ -40,6 +41,18 @@ func testOrigins(t *testing.T) {
 	got, err := db.Origins(t.Context(), "/s")
 	if err != nil || len(got) != 2 || got["1"] != 3 || got["2"] != 4 {
 		t.Errorf(`Origins("/s"): %v, error %v; want length 2, got["1"] 3, got["2"] 4`, got, err)
+	}
+	if got, err := db.ImportedStores(t.Context()); err != nil || !slices.Equal(got, []string{"/s", "/t"}) {
+		t.Errorf("the imported stores: %q, %v; want /s and /t", got, err)
+	}
+	if _, err := db.Commit(t.Context(), tx("bundle:1", "1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Remove(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := db.ImportedStores(t.Context()); err != nil || !slices.Equal(got, []string{"/s"}) {
+		t.Errorf("the imported stores beside a bundle and a removed import: %q, %v; want /s", got, err)
 	}
 	if _, err := db.Remove(t.Context(), 3); err != nil {
 		t.Fatal(err)

@@ -30,6 +30,20 @@ func (cs Contents) Origins(ctx context.Context, store string) (map[string]int64,
 	return list, cs.db.Fail("list the origins", err)
 }
 
+// Stores returns the stores from which transactions were imported that have not been removed:
+// the first few, without bundles.
+func (cs Contents) Stores(ctx context.Context) (list []string, err error) {
+	err = cs.db.Scans.Each(ctx, true, "SELECT DISTINCT origin_store FROM tx WHERE origin_store IS NOT NULL AND deleted_at IS NULL "+
+		"AND origin_store NOT LIKE 'bundle:%' ORDER BY origin_store LIMIT 3", nil,
+		func(scan engine.Scan) (bool, error) {
+			var store string
+			err := scan(&store)
+			list = append(list, store)
+			return true, err
+		})
+	return list, cs.db.Fail("list the imported stores", err)
+}
+
 // CheckOrigin returns an error if a transaction with this origin exists and has not
 // been removed.
 func CheckOrigin(w *engine.Write, o record.Origin) error {

@@ -84,9 +84,7 @@ func Serve(ctx context.Context, opt Options) error {
 	if err := s.openDepot(ctx); err != nil {
 		return err
 	}
-	if who := s.Site.ActsAs(); who != "" {
-		s.log.Info("root has started the server, which acts as the user who owns the depot", "user", who)
-	}
+	s.Site.LogActs(s.log)
 	return s.run(ctx)
 }
 
@@ -219,6 +217,11 @@ func (s *program) run(ctx context.Context) error {
 		s.terminal.ServedAt(at.URL())
 	}
 	s.Started(at)
+	if len(conf.Stores) == 0 {
+		if err := s.tellImported(ctx); err != nil {
+			return err
+		}
+	}
 	if tcp, ok := ln.Addr().(*net.TCPAddr); ok && !open && guard.tls == nil && !tcp.IP.IsLoopback() {
 		s.log.Warn("credentials are sent over plain HTTP, which anybody on the network path can read; " +
 			"set a certificate (tls), or put a TLS proxy in front")
@@ -230,6 +233,18 @@ func (s *program) run(ctx context.Context) error {
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
+	return nil
+}
+
+// tellImported says of shares that were imported, and are not served themselves, how their newer
+// builds get here.
+func (s *program) tellImported(ctx context.Context) error {
+	list, err := s.depot.Imported(ctx)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	s.log.Info("the server has the builds that were imported from " + strings.Join(list, ", ") + "; builds that came there after the import " +
+		"are served after another symdepot import, or with --store")
 	return nil
 }
 

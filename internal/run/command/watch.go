@@ -37,6 +37,7 @@ func (c watchCmd) Run(a *session) error {
 		dir = filepath.Join(where, "watch")
 	}
 	opt := watch.Options{Index: c.Index, Rescan: c.Rescan, Log: slog.New(slog.NewTextHandler(a.stderr, nil))}
+	a.site.LogActs(opt.Log)
 	bar := term.NewProgress(a.stderr, "reading", -1)
 	opt.Progress = func(p watch.Progress) { bar.Set(p.Bytes) }
 	opt.Scanned = func(s watch.ScanStats) {

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/account"
@@ -26,6 +27,14 @@ func ActAsOwner(dir string) (user string, err error) {
 			dir, owner.User(), err.Error(), owner.Sudo(account.Program()...))
 	}
 	return owner.User(), nil
+}
+
+// LogActs says in the log of a program that runs for long as whom the process acts instead of
+// root, unless the person at the command line was told.
+func (s *Site) LogActs(log *slog.Logger) {
+	if s.actsAs != "" && s.Acts == nil {
+		log.Info("root has started symdepot, which acts as the user who owns the depot", "user", s.actsAs)
+	}
 }
 
 // GiveFolder makes a folder in which a command writes for the depot, such as that of a backup,
