@@ -132,7 +132,13 @@ func split(err error) (list []error) {
 }
 
 // asOwner is what to do about a depot that this user may not open.
-const asOwner = "run the command as the owner of the depot (sudo -u OWNER symdepot doctor), or share the depot with a group (depot.group)"
+func asOwner(where string) string {
+	line := ""
+	if owner, ok := account.OwnerOf(where); ok && !address.IsDatabase(where) {
+		line = " (" + owner.Sudo(account.Program()...) + ")"
+	}
+	return "run the command as the user who owns the depot" + line + ", or share the depot with a group (depot.group)"
+}
 
 // unusable says why the depot cannot be used with what is configured.
 func (e *examiner) unusable(ctx context.Context, where, blobs string, err error) {
@@ -142,7 +148,7 @@ func (e *examiner) unusable(ctx context.Context, where, blobs string, err error)
 	do := "check the address and the credentials of the bucket"
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		do = asOwner
+		do = asOwner(where)
 	case blobs == "":
 		do = "name the folder or the database of the depot, with --depot or the key depot.dir"
 	}
@@ -164,7 +170,7 @@ func (e *examiner) unopened(i *home.Inspection, err error) {
 		e.add("depot", Fault, err.Error(), "")
 	case e.denied(i.Denied, i.DeniedFiles):
 	case errors.Is(err, fs.ErrPermission):
-		e.add("depot", Fault, err.Error(), asOwner)
+		e.add("depot", Fault, err.Error(), asOwner(i.Name))
 	case address.IsDatabase(i.Name):
 		e.list = append(e.list, databaseAway(i.Name, err))
 	default:

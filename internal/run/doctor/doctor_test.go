@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/check"
@@ -81,6 +82,21 @@ func state(t *testing.T, dir string) string {
 }
 
 const nobody = "listen: 127.0.0.1:9\n" // nothing listens there
+
+// TestAsOwner: the advice names the user who owns the folder, where there is one.
+func TestAsOwner(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	want := "or share the depot with a group"
+	if owner, ok := account.OwnerOf(dir); ok {
+		want = "(sudo -u " + account.Quote(owner.User()) + " "
+	}
+	for where, want := range map[string]string{dir: want, "postgres://db/depot": "run the command as the user who owns the depot, or share"} {
+		if got := asOwner(where); !strings.Contains(got, want) || strings.Contains(got, "OWNER") {
+			t.Errorf("what to do about %s: %q, want %q", where, got, want)
+		}
+	}
+}
 
 // TestSetAside: damaged files that were moved aside are a warning that names their folder.
 func TestSetAside(t *testing.T) {
