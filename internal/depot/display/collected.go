@@ -56,8 +56,11 @@ func (l Collected) Print(w io.Writer) {
 	if l.DryRun {
 		verb = "would free"
 	}
-	fmt.Fprintf(w, "%s %s: %s without a build, %s left by an interrupted add\n",
-		verb, term.Size(l.Frees), term.Count(l.Contents, "content"), term.Count(l.Strays, "blob"))
+	fmt.Fprintf(w, "%s %s: %s that no build uses", verb, term.Size(l.Frees), term.Count(l.Contents, "content"))
+	if l.Strays > 0 {
+		fmt.Fprintf(w, ", and %s of interrupted commands", term.Count(l.Strays, "leftover file"))
+	}
+	fmt.Fprintln(w)
 	if l.Pending > 0 {
 		fmt.Fprintf(w, "%s (%s) wait in the bucket; a gc that runs seven days after their removal deletes them\n",
 			term.Count(l.Pending, "object"), term.Size(l.PendingBytes))
@@ -66,7 +69,7 @@ func (l Collected) Print(w io.Writer) {
 		fmt.Fprintf(w, "%s in use by other programs: the next gc frees them\n", term.Count(l.InUse, "blob"))
 	}
 	if l.Waiting > 0 {
-		fmt.Fprintf(w, "%s more wait for --grace; all of it can be freed from %s on\n",
+		fmt.Fprintf(w, "%s more are kept until %s: their last build is gone for less than --grace\n",
 			term.Size(l.Waiting), l.WaitingUntil.Local().Format("2006-01-02 15:04"))
 	}
 	l.printTrash(w)
@@ -83,8 +86,8 @@ func (l Collected) printTrash(w io.Writer) {
 	if len(l.Trash) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "the trash, with %s, holds %s back; symdepot gc --empty-trash frees it now\n",
-		term.Count(int64(len(l.Trash)), "build"), term.Size(l.TrashBytes))
+	fmt.Fprintf(w, "the trash keeps %s of %s; symdepot gc --empty-trash frees them now\n",
+		term.Size(l.TrashBytes), term.Count(int64(len(l.Trash)), "build"))
 	for i, t := range l.Trash {
 		if i == maxTrashLines {
 			fmt.Fprintf(w, "  and %d more\n", len(l.Trash)-i)

@@ -39,13 +39,18 @@ func NewRemovedFile(query string, f lifecycle.RemovedFile) RemovedFile {
 		f.Transaction.Removed.UTC(), r.Who, r.Class, r.Reason, r.Detail, r.Plan, r.Until}
 }
 
-// Why describes in one sentence when, by whom and why the file was removed.
-func (l RemovedFile) Why() string {
-	text := retention.Tombstone{Class: l.Class, Removed: l.Removed, By: l.By, Reason: l.Reason, Detail: l.Detail}.String()
-	if !l.Until.IsZero() {
-		text += fmt.Sprintf("; symdepot undo %d restores it until %s", l.Transaction, l.Until.Local().Format("2006-01-02 15:04"))
+// Why describes in one sentence when, by whom and why the file was removed, and until when it
+// can be restored.
+func (l RemovedFile) Why(now time.Time) string {
+	if l.Until.IsZero() {
+		return tombstone(l)
 	}
-	return text
+	return tombstone(l) + restorable(l.Transaction, l.Until, now)
+}
+
+// tombstone says when, by whom and why a file was removed.
+func tombstone(l RemovedFile) string {
+	return retention.Tombstone{Class: l.Class, Removed: l.Removed, By: l.By, Reason: l.Reason, Detail: l.Detail}.String()
 }
 
 // Purged is the result of a purge in JSON.
@@ -80,7 +85,7 @@ func (l Purged) Print(w io.Writer) {
 	printNeeded(w, l.Shared, l.Holders, l.Pinned, "cached files")
 	if l.Collecting {
 		fmt.Fprintln(w, "files were still being added to it: "+
-			"those that come from now on, the same again too, are another build; see symdepot list")
+			"files that arrive from now on make another build; see symdepot list")
 	}
 	if l.InUse > 0 {
 		fmt.Fprintf(w, "%s in use by other programs: the next gc frees them\n", term.Count(l.InUse, "blob"))
@@ -100,7 +105,11 @@ func printNeeded(w io.Writer, shared int64, holders []int64, pinned bool, pins s
 	for _, n := range holders {
 		needed = append(needed, strconv.FormatInt(n, 10))
 	}
-	by := "builds " + strings.Join(needed, ", ")
+	by := "builds "
+	if len(needed) == 1 {
+		by = "build "
+	}
+	by += strings.Join(needed, ", ")
 	switch {
 	case len(needed) == 0:
 		by = pins
@@ -126,10 +135,4 @@ func NewTrash(list []lifecycle.Trashed) []Trashed {
 		out[i] = Trashed{t.Number, t.Product, t.Version, t.TrashUntil, t.Stored}
 	}
 	return out
-}
-
-// tombstone says when, by whom and why a file was removed.
-func tombstone(r RemovedFile) string {
-	r.Until = time.Time{}
-	return r.Why()
 }

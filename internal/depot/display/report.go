@@ -87,9 +87,17 @@ func origin(path, archive string) string {
 
 // Restorable describes until when a removed transaction can be restored, as the end of a
 // sentence.
-func (t Transaction) Restorable() string {
-	if t.Until.IsZero() {
+func (t Transaction) Restorable(now time.Time) string { return restorable(t.Transaction, t.Until, now) }
+
+// restorable describes until when a removed build can be restored, as the end of a sentence.
+// Until gc has freed the files, the end of its time in the trash stays known.
+func restorable(number int64, until, now time.Time) string {
+	switch end := until.Local().Format("2006-01-02 15:04"); {
+	case until.IsZero():
 		return "; it cannot be restored"
+	case !until.After(now):
+		return "; it cannot be restored any more: its time in the trash ended on " + end
+	default:
+		return fmt.Sprintf("; symdepot undo %d restores it until %s", number, end)
 	}
-	return fmt.Sprintf("; symdepot undo %d restores it until %s", t.Transaction, t.Until.Local().Format("2006-01-02 15:04"))
 }

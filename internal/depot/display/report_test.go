@@ -22,6 +22,32 @@ func TestLinkLinesWithoutRules(t *testing.T) {
 	}
 }
 
+// TestRestorable: undo is offered only while the removed build is in the trash, not until gc
+// frees its files.
+func TestRestorable(t *testing.T) {
+	t.Parallel()
+	end := time.Date(2026, 12, 4, 2, 0, 0, 0, time.Local)
+	for _, c := range []struct {
+		until, now time.Time
+		want       string
+	}{
+		{end, end.Add(-time.Minute), "; symdepot undo 17 restores it until 2026-12-04 02:00"},
+		{end, end, "; it cannot be restored any more: its time in the trash ended on 2026-12-04 02:00"},
+		{time.Time{}, end, "; it cannot be restored"},
+	} {
+		tx := Transaction{Transaction: 17, Removed: end.Add(-24 * time.Hour), Until: c.until}
+		var w strings.Builder
+		State{Transaction: tx}.PrintWhole(&w, c.now)
+		if got := tx.Restorable(c.now); got != c.want || !strings.Contains(w.String(), c.want+"\n") {
+			t.Errorf("until %v, at %v: %q, want %q, and so in\n%s", c.until, c.now, got, c.want, w.String())
+		}
+	}
+	f := RemovedFile{Transaction: 17, Removed: end, Until: end}
+	if got := f.Why(end); strings.Contains(got, "undo") {
+		t.Errorf("a file that cannot be restored: %q, want no undo", got)
+	}
+}
+
 func TestID(t *testing.T) {
 	for _, c := range []struct{ kind, code, debug, build, want string }{
 		{"elf", "code", "debug", "build", "build"},
@@ -101,10 +127,10 @@ func TestTexts(t *testing.T) {
 		{"bucket", "1 fault: 2 contents, 1.0 KiB, the rows checked\n9 objects in the bucket, 4 of them unknown and older than a month: a gc that runs in seven days deletes these\n", func(w *strings.Builder) {
 			Verified(w, check.Verified{Contents: 2, Bytes: 1024, Faults: 1, Objects: 9, Unknown: 4, Doomed: true}, check.ScrubState{}, true)
 		}},
-		{"freed", "would free 1.0 KiB: 1 content without a build, 0 blobs left by an interrupted add\n2.0 KiB more wait for --grace; all of it can be freed from 2026-11-23 01:20 on\n", func(w *strings.Builder) {
+		{"freed", "would free 1.0 KiB: 1 content that no build uses\n2.0 KiB more are kept until 2026-11-23 01:20: their last build is gone for less than --grace\n", func(w *strings.Builder) {
 			NewCollected(lifecycle.Collected{Contents: 1, Frees: 1024, Waiting: 2048, WaitingUntil: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}, true).Print(w)
 		}},
-		{"plan of gc", "would free 1.0 KiB: 1 content without a build, 0 blobs left by an interrupted add\nplan 8c1f2a90: symdepot gc --plan 8c1f2a90 frees exactly this, until 2026-11-23 01:20\n", func(w *strings.Builder) {
+		{"plan of gc", "would free 1.0 KiB: 1 content that no build uses\nplan 8c1f2a90: symdepot gc --plan 8c1f2a90 frees exactly this, until 2026-11-23 01:20\n", func(w *strings.Builder) {
 			NewCollectionPlan(lifecycle.CollectionPlan{Collected: lifecycle.Collected{Contents: 1, Frees: 1024}, Number: "8c1f2a90", Ends: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}).Print(w)
 		}},
 	} {

@@ -129,7 +129,7 @@ func (l RemovePlan) printEffect(w io.Writer, t Transaction, purge bool, now time
 		l.Transaction, of, term.Size(l.Listed), term.Count(t.Objects, "file"), term.Size(l.Frees))
 	printNeeded(w, l.Shared, l.Holders, l.Pinned, "cached files or unfinished pushes")
 	if l.Collecting {
-		fmt.Fprintln(w, "files are still being added to it: those that come after its removal, the same again too, are another build")
+		fmt.Fprintln(w, "files are still being added to it: files that arrive after its removal make another build, even if they are the same")
 	}
 	if trash := time.Duration(l.Trash) * time.Second; l.undoable(purge) {
 		fmt.Fprintf(w, "symdepot undo %d restores it for %s, until %s if it is removed now; then gc frees the bytes\n",
@@ -144,7 +144,7 @@ func (l RemovePlan) undoable(purge bool) bool { return l.Trash > 0 && !purge }
 
 // Print prints the class of a transaction and its history, the holds on it, and who
 // removed it, as lines of an indented list.
-func (s State) Print(w io.Writer) {
+func (s State) Print(w io.Writer, now time.Time) {
 	line := func(key, format string, args ...any) {
 		fmt.Fprintf(w, "  %-8s %s\n", key, fmt.Sprintf(format, args...))
 	}
@@ -180,5 +180,5 @@ func (s State) Print(w io.Writer) {
 		removed = retention.Tombstone{Class: r.Class, Removed: s.Removed, By: r.By, Reason: r.Reason, Detail: r.Detail}.String()
 		removed = strings.TrimPrefix(removed, "removed on ")
 	}
-	line("removed", "%s%s", term.Printable(removed), s.Restorable())
+	line("removed", "%s%s", term.Printable(removed), s.Restorable(now))
 }

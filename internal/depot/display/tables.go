@@ -40,7 +40,7 @@ func PrintTransactions(w io.Writer, list []Transaction) error {
 }
 
 // PrintWhole prints all that is known of a transaction but its files.
-func (s State) PrintWhole(w io.Writer) {
+func (s State) PrintWhole(w io.Writer, now time.Time) {
 	by := term.Printable(s.Who)
 	if s.Host != "" {
 		by += " on " + term.Printable(s.Host)
@@ -51,7 +51,7 @@ func (s State) PrintWhole(w io.Writer) {
 	if o := s.Origin; o != nil {
 		fmt.Fprintf(w, "  origin   %s of %s\n", term.Printable(o.Number), term.Printable(o.Store))
 	}
-	s.Print(w)
+	s.Print(w, now)
 }
 
 // PrintFiles prints a table of the files of a transaction, in the order of their names, then of

@@ -110,7 +110,7 @@ var marks = map[string]string{MarkOK: "+", MarkNo: "x", MarkWarn: "!", MarkInfo:
 func (s *TraceStep) Known() bool { return s.Step == "you" || s.Step == "path" && s.Mark != MarkNo }
 
 // Print writes the trace as text: the result first, then what to do, then the steps; those
-// that are Known only if all is set.
+// that are Known, and each spelling of a path in a served folder, only if all is set.
 func (l *Trace) Print(w io.Writer, all bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n  %s %s\n", term.Printable(l.Asked), marks[l.Mark()], l.Says)
@@ -126,16 +126,43 @@ func (l *Trace) Print(w io.Writer, all bool) error {
 			continue
 		}
 		fmt.Fprintf(&b, "\n  %s %-8s %s\n", marks[s.Mark], s.Step, s.Says)
-		for _, i := range s.Items {
+		more := 0
+		for n := 0; n < len(s.Items); n += 1 + more {
+			i := &s.Items[n]
+			if more = 0; !all && s.Step == "folders" {
+				more = spellings(s.Items[n:])
+			}
 			text := i.Says
 			if s.Step == "path" {
 				text = fmt.Sprintf("%-15s %s", i.What, i.Says)
 			}
 			fmt.Fprintf(&b, "      %s %s\n", marks[i.Mark], text)
+			if more > 0 {
+				fmt.Fprintf(&b, "        and %s; symdepot why -v prints all\n", term.Count(int64(more), "other spelling"))
+			}
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// spellings counts the places behind the first one that a served folder was searched for in
+// vain as well, under other spellings of the path.
+func spellings(list []TraceItem) (more int) {
+	folder := func(i *TraceItem) string {
+		name, _, _ := strings.Cut(i.Says, ": ")
+		return name
+	}
+	if list[0].What != "absent" {
+		return 0
+	}
+	for i := range list[1:] {
+		if x := &list[1+i]; x.What != "absent" || folder(x) != folder(&list[0]) {
+			break
+		}
+		more++
+	}
+	return more
 }
 
 // PrintTraces writes one trace as Trace.Print does, or a list of several with what to do about
@@ -170,4 +197,6 @@ type Traced struct {
 	Who   string // who asks, and what they see, in one sentence
 	// MayAdd is set if those who read the trace may add files.
 	MayAdd bool
+	// Now is the time of the trace.
+	Now time.Time
 }

@@ -51,8 +51,8 @@ func traceCases(t *testing.T) []traceCase {
 	removed := lifecycle.RemovedFile{Name: "app.pdb", Kind: symfile.PDB, ID: "0123"}
 	removed.Transaction.Product, removed.Transaction.Removed = "Game", day
 	removed.Removal.Number, removed.Removal.Class, removed.Removal.Who, removed.Removal.Until = 17, "nightly", "eve", day.Add(time.Hour)
-	gone := removed
-	gone.Removal.Until = time.Time{}
+	gone, ended := removed, removed
+	gone.Removal.Until, ended.Removal.Until = time.Time{}, day.Add(-time.Hour)
 
 	request := layout.Request{Name: "app.pdb", Lookups: []symfile.Lookup{{Name: "app.pdb", ID: id.Breakpad(), Role: symfile.Debug}}}
 	lookup := func(o answer.LookupOutcome, hits ...answer.LookupHit) []answer.TracedLookup {
@@ -86,6 +86,15 @@ func traceCases(t *testing.T) []traceCase {
 		{"found, made", why.Trace{
 			Verdict: why.VerdictFound, Status: 200, File: &why.TracedFile{Object: pdb.Object, Size: -1, Made: true},
 		}, ""},
+		{"not in served folders", why.Trace{Folders: []answer.TracedFolder{
+			{Dir: "/srv/sym", Layout: layout.SymStore, Places: []answer.TracedPlace{
+				{Path: "app.pdb/1A/app.pdb", Why: fs.ErrNotExist}, {Path: "app.pdb/1a/app.pdb", Why: fs.ErrNotExist},
+				{Path: "app.pdb/1A/app.pd_", Why: fs.ErrNotExist}, {Path: "app.pdb/1a/app.pd_", Why: fs.ErrPermission},
+			}},
+			{Dir: "/srv/ssqp", Layout: layout.SSQP, Places: []answer.TracedPlace{
+				{Path: "app.pdb/1a/app.pdb", Why: fs.ErrNotExist}, {Path: "APP.PDB/1a/APP.PDB", Why: fs.ErrNotExist},
+			}},
+		}}, "unknown"},
 		{"found in a served folder", why.Trace{
 			Verdict: why.VerdictFound, Status: 200,
 			Folders: []answer.TracedFolder{{Dir: "/srv/sym", Layout: layout.SymStore, Places: []answer.TracedPlace{
@@ -165,6 +174,7 @@ func traceCases(t *testing.T) []traceCase {
 		{"changed", why.Trace{Folders: near(answer.Changed), Removed: []lifecycle.RemovedFile{removed}}, "changed"},
 		{"removed", why.Trace{Removed: []lifecycle.RemovedFile{removed}, OtherAges: []answer.LookupHit{pdb}}, "removed"},
 		{"removed for good", why.Trace{Removed: []lifecycle.RemovedFile{gone}}, "removed"},
+		{"removed, and no longer in the trash", why.Trace{Removed: []lifecycle.RemovedFile{ended}}, "removed"},
 		{"a portable PDB", why.Trace{
 			Request: form(layout.FormGSYM), Portable: []answer.LookupHit{hit(symfile.PortablePDB, "lib.pdb")},
 		}, "portable"},
@@ -209,7 +219,10 @@ func TestTraces(t *testing.T) {
 		if c.trace.Tries == nil && c.trace.Verdict != why.VerdictNotPath {
 			c.trace.Tries = []layout.Try{{Shape: "symstore", Looks: "a name, an id and the name again"}}
 		}
-		q := Traced{Asked: "http://x/app.pdb/1/app.pdb", Path: "/app.pdb/1/app.pdb", Token: c.name == "no path", Who: "You read all products.", MayAdd: c.name != "another age, to a reader"}
+		q := Traced{
+			Asked: "http://x/app.pdb/1/app.pdb", Path: "/app.pdb/1/app.pdb", Token: c.name == "no path", Who: "You read all products.", MayAdd: c.name != "another age, to a reader",
+			Now: time.Date(2026, 12, 4, 2, 0, 0, 0, time.UTC),
+		}
 		l := NewTrace(q, &c.trace)
 		if l.Cause != c.cause {
 			t.Errorf("%s: the cause is %q, want %q", c.name, l.Cause, c.cause)

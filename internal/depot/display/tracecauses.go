@@ -282,7 +282,7 @@ func formRemedy(q Traced, t *why.Trace) (text, command string) {
 }
 
 func removedRemedy(q Traced, t *why.Trace) (text, command string) {
-	if r := t.Removed[0].Removal; !r.Until.IsZero() {
+	if r := t.Removed[0].Removal; r.Until.After(q.Now) {
 		act := "restore the build; that is possible until " + r.Until.UTC().Format("2006-01-02 15:04")
 		return byOwner(q, act), ownerCommand(q, fmt.Sprintf("symdepot undo %d", r.Number))
 	}

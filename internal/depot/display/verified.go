@@ -70,7 +70,7 @@ func Verified(w io.Writer, v check.Verified, st check.ScrubState, rows bool) {
 	}
 	fmt.Fprintf(w, "%s: %s, %s, %s", word, term.Count(v.Contents, "content"), term.Size(v.Bytes), read)
 	if v.Strays > 0 {
-		fmt.Fprintf(w, "; %s left by an interrupted add (gc takes them)", term.Count(v.Strays, "blob"))
+		fmt.Fprintf(w, "; %s of interrupted commands, which symdepot gc deletes", term.Count(v.Strays, "leftover file"))
 	}
 	fmt.Fprintln(w)
 	switch {

@@ -200,7 +200,7 @@ func (c showCmd) Run(a *session) error {
 			}
 			return k.Files(a.ctx, c.Number, func(f display.File) error { return out.Write(f) })
 		}
-		s.PrintWhole(a.stdout)
+		s.PrintWhole(a.stdout, a.now())
 		fmt.Fprintln(a.stdout)
 		var files []display.File
 		if err := k.Files(a.ctx, c.Number, func(f display.File) error {

@@ -26,7 +26,7 @@ func (c findCmd) removed(a *session, d *depot.Depot) error {
 		for _, f := range list {
 			l := display.NewRemovedFile(q, f)
 			if !c.JSON {
-				t.Row(l.Kind, l.ID, term.Size(l.Size), strconv.FormatInt(l.Transaction, 10), l.Product, l.Version, l.Name, l.Why())
+				t.Row(l.Kind, l.ID, term.Size(l.Size), strconv.FormatInt(l.Transaction, 10), l.Product, l.Version, l.Name, l.Why(a.now()))
 			} else if err := out.Write(l); err != nil {
 				return err
 			}

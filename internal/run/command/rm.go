@@ -42,7 +42,7 @@ func (c rmCmd) Run(a *session) error {
 			}
 			if !tx.Removed.IsZero() && !c.Purge {
 				return a.nothing(fmt.Sprintf("build %d was removed already, on %s%s",
-					n, tx.Removed.Local().Format(time.RFC3339), tx.Restorable()))
+					n, tx.Removed.Local().Format(time.RFC3339), tx.Restorable(a.now())))
 			}
 			list = append(list, tx)
 		}
@@ -106,5 +106,5 @@ func (c rmCmd) remove(a *session, k *client.API, tx display.Transaction) error {
 	if err != nil {
 		return err
 	}
-	return a.print(c.JSON, l, "removed build %d (%s)%s\n", n, term.Count(l.Objects, "file"), l.Restorable())
+	return a.print(c.JSON, l, "removed build %d (%s)%s\n", n, term.Count(l.Objects, "object"), l.Restorable(a.now()))
 }
