@@ -57,12 +57,8 @@ func (l *Cooled) why() string {
 	if o == (coldstore.CoolOutlook{}) && len(l.ask.Products) > 0 {
 		return "no file of " + term.Printable(strings.Join(l.ask.Products, ", ")) + " can become cold: symdepot disk lists the products"
 	}
-	text := term.Count(o.Newest, "content") + " newest of a file, "
-	if o.Newest != 1 {
-		text = term.Count(o.Newest, "content") + " newest of their files, "
-	}
-	text += fmt.Sprintf("%d added or read within %s (--after sets the time), %d cold already", o.Used, term.Duration(l.ask.After), o.Cold)
-	return text
+	return fmt.Sprintf("the newest build of a file: %d; added or read within %s (--after sets the time): %d; cold already: %d",
+		o.Newest, term.Duration(l.ask.After), o.Used, o.Cold)
 }
 
 // cooledRow are the contents of a name in a product.

@@ -64,15 +64,15 @@ type keepCommands struct {
 	Unhold  unholdCmd  `cmd:"" help:"Release the holds on a build."`
 	Rm      rmCmd      `cmd:"" help:"Remove builds."`
 	Undo    undoCmd    `cmd:"" help:"Restore removed builds from the trash."`
-	Gc      gcCmd      `cmd:"" help:"Free the space of contents that no build needs."`
+	Gc      gcCmd      `cmd:"" help:"Delete stored files that no build uses any more."`
 	Cache   cacheCmd   `cmd:"" help:"List and evict files that were downloaded."`
-	Cool    coolCmd    `cmd:"" help:"Keep files that nobody uses as small differences."`
-	Warm    warmCmd    `cmd:"" help:"Make cold files plain again."`
+	Cool    coolCmd    `cmd:"" help:"Store unused files as small differences."`
+	Warm    warmCmd    `cmd:"" help:"Restore cold files: store them whole again."`
 }
 
 // operateCommands are for those who run a server.
 type operateCommands struct {
-	Verify  verifyCmd        `cmd:"" help:"Check every stored byte and every row of the index."`
+	Verify  verifyCmd        `cmd:"" help:"Check every stored file and the index."`
 	Keep    depotCmd         `cmd:"" name:"depot" help:"Back up, restore and move a depot."`
 	Jobs    jobsCmd          `cmd:"" help:"List, cancel and retry background jobs."`
 	Work    workCmd          `cmd:"" nodepot:"" help:"Do the jobs of a server on this machine."`

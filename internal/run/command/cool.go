@@ -21,8 +21,8 @@ type coolCmd struct {
 	After   *term.Duration `help:"text:cool_after" placeholder:"TIME"`
 	Product []string       `help:"Only files of this product; repeatable." short:"p" placeholder:"NAME" sep:"none"`
 	Now     bool           `help:"Delete the plain bytes of cold files at once, instead of an hour after they became cold."`
-	Pause   bool           `help:"Stop the servers of this depot from making files cold; what is cold stays so." xor:"what"`
-	Resume  bool           `help:"Let the servers go on." xor:"what"`
+	Pause   bool           `help:"Stop the servers of this depot from making files cold; cold files stay cold." xor:"what"`
+	Resume  bool           `help:"Let the servers of this depot make files cold again." xor:"what"`
 	JSON    bool           `help:"Print one JSON object per content and a last one with the sums."`
 }
 

@@ -129,7 +129,7 @@ func (c backupCmd) Run(a *session) error {
 
 type restoreCmd struct {
 	From       string `help:"Folder of the backup." required:"" placeholder:"DIR"`
-	Replace    bool   `help:"Replace a depot that holds files. Contents that only that one needs stay until symdepot gc."`
+	Replace    bool   `help:"Replace a depot that has files. symdepot gc then deletes files that the backup does not have."`
 	Incomplete bool   `help:"Restore although contents of the backup are damaged or missing; the command prints which."`
 	JSON       bool   `help:"Print one JSON object per damaged content, and a last one with the sums."`
 }

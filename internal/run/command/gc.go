@@ -16,7 +16,7 @@ type gcCmd struct {
 	DryRun     bool          `help:"Only print what would be freed, and the number of the plan." short:"n" xor:"plan"`
 	Plan       string        `help:"text:gc_plan" placeholder:"PLAN" xor:"plan,trash"`
 	Grace      term.Duration `help:"text:gc_grace" default:"24h"`
-	EmptyTrash bool          `help:"Free now what is in the trash, too: its builds cannot be restored any more." xor:"trash"`
+	EmptyTrash bool          `help:"Also delete the files of the builds in the trash: these builds cannot be restored any more." xor:"trash"`
 	Claim      bool          `help:"text:gc_claim"`
 	JSON       bool          `help:"Print one JSON object."`
 }

@@ -10,8 +10,8 @@ import (
 
 type verifyCmd struct {
 	JSON    bool `help:"Print one JSON object per fault and a last one with the sums."`
-	Repair  bool `help:"Move damaged files aside, so that adding or downloading them again restores them."`
-	Restore bool `help:"Restore and hash every cold file too; otherwise the bytes that they are stored as are hashed." xor:"bytes"`
+	Repair  bool `help:"Move damaged files to blobs/damaged; they are restored when they are added or downloaded again."`
+	Restore bool `help:"Restore every cold file too, and compare it with its SHA-256." xor:"bytes"`
 	Rows    bool `help:"Check the index only, not the stored bytes." xor:"bytes"`
 	Deep    bool `help:"text:verify_deep"`
 }

@@ -9,11 +9,11 @@ type srcsrvCmd struct {
 	Base    string   `help:"Make a new stream, with URLs of the symdepot server at this base URL." placeholder:"URL" xor:"act"`
 	Sources []string `help:"text:srcsrv_sources" placeholder:"DIR[=PREFIX]" sep:"none"`
 	Product string   `help:"With --base: product in the URLs of files that are not in a folder of --sources." short:"p"`
-	Version string   `help:"With --base: its version." short:"v"`
+	Version string   `help:"With --base: version in the same URLs." short:"v"`
 	Rebase  string   `help:"text:srcsrv_rebase" placeholder:"OLD=NEW" xor:"act"`
-	Write   bool     `help:"Write the stream into the PDB itself, by way of a temporary file." xor:"out"`
+	Write   bool     `help:"Write the stream into the PDB itself." xor:"out"`
 	Output  string   `help:"Write a copy of the PDB with the stream to this file." short:"o" placeholder:"FILE" xor:"out"`
-	Raw     bool     `help:"Print the text of the stream that is there, and nothing else." xor:"act"`
+	Raw     bool     `help:"Print the text of the existing stream, and nothing else." xor:"act"`
 	JSON    bool     `help:"Print one JSON object per source file."`
 	Files   []string `arg:"" name:"pdb" help:"PDBs."`
 }

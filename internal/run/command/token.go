@@ -165,7 +165,7 @@ func (c tokenListCmd) tokens(a *session) (list []app.Token, err error) {
 
 type tokenRevokeCmd struct {
 	serverFlags
-	ID     []string `arg:"" optional:"" help:"Ids, as list prints them."`
+	ID     []string `arg:"" optional:"" help:"Ids that symdepot token list prints."`
 	MadeBy string   `help:"All tokens that this principal made: NAME or METHOD:NAME." placeholder:"NAME"`
 }
 
@@ -201,7 +201,7 @@ func (c tokenRevokeCmd) Run(a *session) error {
 		err := revoke(id)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			fmt.Fprintln(a.stderr, "symdepot: there is no such token:", term.Printable(auth.Redact(id)))
+			fmt.Fprintf(a.stderr, "symdepot: there is no such token: %s; symdepot token list prints the ids\n", term.Printable(auth.Redact(id)))
 			unknown = term.ErrNegative
 		case err != nil:
 			return err

@@ -15,13 +15,13 @@ import (
 type warmCmd struct {
 	All  bool     `help:"All cold files of the depot."`
 	JSON bool     `help:"Print one JSON object per file that cannot be restored, and a last one with the sums."`
-	What []string `arg:"" optional:"" name:"file" help:"What symdepot find finds: a name with * and ?, an id, a SHA-256."`
+	What []string `arg:"" optional:"" name:"file" help:"Files: a name, also with * and ?, an id or a SHA-256."`
 }
 
 // Run makes files plain.
 func (c warmCmd) Run(a *session) error {
 	if c.All == (len(c.What) > 0) {
-		return term.UsageError("give --all, or which files become plain")
+		return term.UsageError("name the files that become plain, or give --all")
 	}
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
