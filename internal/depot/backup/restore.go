@@ -94,7 +94,7 @@ func (r *restore) open(ctx context.Context) (err error) {
 func (r *restore) openBackup() (err error) {
 	r.record, err = readRecord(r.from)
 	if errors.Is(err, fs.ErrNotExist) {
-		return notBackupError("not a backup: " + recordName + " is missing")
+		return notBackupError("not a backup: " + recordName + " is missing; name the folder of symdepot depot backup --to")
 	}
 	if err == nil {
 		r.stamp, err = home.ReadStamp(r.from)

@@ -63,7 +63,7 @@ func (t *Task) Do(ctx context.Context, path string, stdout, stderr io.Writer) (b
 		fmt.Fprintf(stderr, "symdepot: warning: %s: %s\n", term.Printable(path), term.Printable(f))
 	}
 	var ok bool
-	none := "it has no link that leads to a source file"
+	none := "it has no link that leads to a source file; symdepot srcsrv --base URL makes links"
 	switch {
 	case t.Base != "":
 		none = "no source file gets a URL"

@@ -347,7 +347,7 @@ func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
 	if skew, ok := errors.AsType[*skewError](err); ok {
 		c.Text = skew.Error()
 	} else if !errors.Is(err, errNothing) {
-		c.Text = "invalid credentials"
+		c.Text = "invalid credentials: the token or the password is wrong, revoked or expired"
 	}
 	c.Header = g.offers
 	if id != nil && id.Reply != "" {
@@ -358,7 +358,7 @@ func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
 
 func notAdmitted(id *Identity) *Challenge {
 	c := &Challenge{
-		Status: http.StatusForbidden, Text: "not authorized to use this server: it knows " + id.Name + ", who has no rights there (auth.grants)",
+		Status: http.StatusForbidden, Text: "not authorized to use this server: it knows " + id.Name + ", who has no rights there; an administrator gives rights with the key auth.grants",
 		Reason: id.Name + " is not authorized",
 	}
 	if id.Reply != "" {

@@ -181,7 +181,7 @@ func (x *exchange) authenticate() error {
 // useToken uses the principal of a token.
 func (x *exchange) useToken(secret string) error {
 	if x.in.Token == nil {
-		return x.deny(&Denied{http.StatusUnauthorized, "invalid credentials"})
+		return x.deny(&Denied{http.StatusUnauthorized, "invalid credentials: the token is wrong, revoked or expired"})
 	}
 	who, denied := x.in.Token(x.r.Context(), secret)
 	if denied != nil {
@@ -199,7 +199,11 @@ func (x *exchange) deny(d *Denied) error {
 			status = x.t.face.noCredential
 		}
 	}
-	return &failure{status, d.Text}
+	text := d.Text
+	if d.Status == http.StatusUnauthorized {
+		text += "; " + SendToken
+	}
+	return &failure{status, text}
 }
 
 // secret returns the token in places that only some protocols have.

@@ -56,7 +56,7 @@ func (x *exchange) labels(fields stage.Labels) (stage.Labels, error) {
 		if x.who.Anonymous {
 			return l, x.notWriter()
 		}
-		text := fmt.Sprintf("%s may not write the product %q", x.who.Name, l.Product)
+		text := fmt.Sprintf("%s may not write the product %q: use a token with the scope write for this product", x.who.Name, l.Product)
 		if l.Product == "" {
 			text = x.who.Name + " may not write files without a product: add ?product=PRODUCT to the URL, or take a token of one product"
 		}
@@ -164,9 +164,14 @@ func trimSlash(s string) string { return strings.TrimSuffix(s, "/") }
 // product and version in the path of the request.
 func (x *exchange) base() string { return x.in.Origin + x.in.Base + x.t.prefix }
 
+// SendToken says where a token goes in a request that lacks one.
+const SendToken = "send a token in the header Authorization: Bearer TOKEN"
+
 func (x *exchange) notWriter() error {
 	if x.who.Anonymous {
-		return &failure{x.t.face.noCredential, "an upload needs a token with the scope write; make one with: symdepot token new --scope write"}
+		return &failure{x.t.face.noCredential, "an upload needs a token with the scope write; " +
+			"make one with: symdepot token new --name NAME --scope write; " + SendToken}
 	}
-	return &failure{http.StatusForbidden, x.who.Name + " may not write"}
+	return &failure{http.StatusForbidden, x.who.Name + " may not write: an upload needs a token with the scope write; " +
+		"make one with: symdepot token new --name NAME --scope write"}
 }

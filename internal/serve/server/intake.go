@@ -56,7 +56,7 @@ func (s *uploads) serve(x *exchange, r *http.Request, p *place) {
 			if status == http.StatusNotFound {
 				status = http.StatusUnauthorized
 			}
-			return intake.Who{}, &intake.Denied{Status: status, Text: "invalid credentials"}
+			return intake.Who{}, &intake.Denied{Status: status, Text: "invalid credentials: the token is wrong, revoked or expired"}
 		}
 	}
 	s.cfg.Uploads.ServeIntake(x, r, in)

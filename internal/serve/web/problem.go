@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/serve/intake"
 )
 
 // kinds are the words of problems (RFC 9457), each with its status and its
@@ -84,8 +86,12 @@ func (p *Problem) Status() int { return kinds[p.Word].status }
 // the log.
 func WriteProblem(w http.ResponseWriter, p *Problem, request string) error {
 	kind := kinds[p.Word]
+	detail := p.Detail
+	if p.Word == "credentials" {
+		detail = cmp.Or(detail, kind.title) + "; " + intake.SendToken
+	}
 	b, err := json.Marshal(wire.Problem{
-		Type: wire.ProblemType + p.Word, Title: kind.title, Status: kind.status, Detail: p.Detail,
+		Type: wire.ProblemType + p.Word, Title: kind.title, Status: kind.status, Detail: detail,
 		Request: request, Fields: p.Fields, Missing: p.Missing,
 	})
 	if err != nil {

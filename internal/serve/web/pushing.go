@@ -23,7 +23,8 @@ func (r *Request) Pusher() (stage.Caller, error) {
 		return stage.Caller{}, &Problem{Word: "credentials", Detail: "a push needs a token with the scope write"}
 	case !r.WritesAny:
 		return stage.Caller{}, &Problem{
-			Word: "forbidden", Detail: "a push needs a token with the scope write, and these credentials have no right to write",
+			Word: "forbidden", Detail: "a push needs a token with the scope write, and these credentials have no right to write; " +
+				"make one with: symdepot token new --name NAME --scope write",
 		}
 	}
 	return stage.Caller{

@@ -184,7 +184,7 @@ func (r *Request) MayOpen(n Need) error {
 	ok, text := true, ""
 	switch n {
 	case SeesAll:
-		ok, text = r.Rights.All, "this needs the right to read all products"
+		ok, text = r.Rights.All, "this needs the right to read all products: use a token that was made without --product"
 	case MayChange:
 		ok, text = r.Rights.Write && !r.Identity.Exchanged, "this page is for those who may change a product: for tokens with the scope write"
 	case MayPush:
@@ -244,7 +244,7 @@ func (r *Request) May(need needs) error {
 	ok, text := r.Rights.Admin, "this needs a token with the scope admin"
 	switch need {
 	case ReadAll:
-		ok, text = r.Rights.All, "this needs the right to read all products"
+		ok, text = r.Rights.All, "this needs the right to read all products: use a token that was made without --product"
 	case ChangeAny:
 		ok, text = r.Rights.Write, "this needs a token with the scope write"
 		if r.Identity.Exchanged {
