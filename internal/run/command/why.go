@@ -18,7 +18,7 @@ type whyCmd struct {
 	watchFlags
 	storeFlags
 	JSON bool     `help:"Print one JSON object per request."`
-	All  bool     `name:"verbose" short:"v" help:"Also print the form of the path, who asks, and each spelling that served folders were searched for."`
+	All  bool     `name:"verbose" short:"v" help:"Also print the form of the path, who asks, and all spellings of the path."`
 	What []string `arg:"" name:"what" help:"text:why_what"`
 }
 

@@ -358,7 +358,9 @@ func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
 
 func notAdmitted(id *Identity) *Challenge {
 	c := &Challenge{
-		Status: http.StatusForbidden, Text: "not authorized to use this server: it knows " + id.Name + ", who has no rights there; an administrator gives rights with the key auth.grants",
+		Status: http.StatusForbidden,
+		Text: "not authorized to use this server: it knows " + id.Name + ", who has no rights there; " +
+			"an administrator gives rights with the key auth.grants",
 		Reason: id.Name + " is not authorized",
 	}
 	if id.Reply != "" {

@@ -195,7 +195,8 @@ func (p *Pages) Refuse(w http.ResponseWriter, r *web.Request, err error) error {
 		v.Whose = "The server could not do this."
 		v.Rest = "Debuggers are answered independently of the pages. The server's log has the cause under the number of the request."
 	case problem.Word == "credentials":
-		v.Whose, v.Rest = "You are not signed in.", "The server takes a token as the password of any user name; symdepot token new --name NAME makes one."
+		v.Whose = "You are not signed in."
+		v.Rest = "The server takes a token as the password of any user name; symdepot token new --name NAME makes one."
 	default:
 		v.Whose = "The request cannot be carried out as it is."
 	}
