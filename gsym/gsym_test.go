@@ -584,3 +584,38 @@ func FuzzRead(f *testing.F) {
 		_ = file.Read(t.Context(), functab.NewBuilder(functab.Module{}, functab.Limits{Bytes: 1 << 20}))
 	})
 }
+
+// TestFunctions lists functions and symbols by their names, page by page.
+func TestFunctions(t *testing.T) {
+	t.Parallel()
+	b := functab.NewBuilder(functab.Module{OS: "Linux", Arch: "x", Name: "k"}, functab.Limits{})
+	file := b.File("/src/a.c")
+	must(t, b.Add(functab.Function{Start: 0x10, Size: 8, Name: b.Name("first", ""), Rows: []functab.Row{{Start: 0x10, File: file, Line: 7}, {Start: 0x14, File: file, Line: 9}}}))
+	must(t, b.Add(functab.Function{Start: 0x20, Size: 8, Name: b.Name("other", "")}))
+	must(t, b.Symbol(functab.Symbol{Address: 0x30, Name: b.Name("first_symbol", "")}))
+	f := open(t, written(t, table(t, b)))
+	all := func(from int, text string) (list []Function) {
+		for fn, err := range f.Functions(t.Context(), from, func(name string) bool { return strings.Contains(name, text) }) {
+			must(t, err)
+			list = append(list, fn)
+		}
+		return list
+	}
+	want := []Function{{Entry: 0, Start: 0x10, Size: 8, Name: "first", File: "/src/a.c", Line: 7}, {Entry: 2, Start: 0x30, Name: "first_symbol"}}
+	if d := cmp.Diff(want, all(0, "first")); d != "" {
+		t.Errorf("the functions with first in their names:\n%s", d)
+	}
+	if d := cmp.Diff(want[1:], all(1, "first")); d != "" {
+		t.Errorf("those from the entry 1 on:\n%s", d)
+	}
+	if got := all(0, ""); len(got) != 3 || len(all(3, "")) != 0 || len(all(0, "none")) != 0 {
+		t.Errorf("all functions are %+v, want 3, and none behind them or of another name", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range f.Functions(ctx, 0, func(string) bool { return true }) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the error of an ended context is %v, want %v", err, context.Canceled)
+		}
+	}
+}
