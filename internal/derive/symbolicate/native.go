@@ -84,6 +84,12 @@ type NativeFrame struct {
 	PostContext []string `json:"post_context,omitempty"`
 }
 
+// RelativeFrame returns the frame of a request with an address from the start of a module. behind
+// means that the address is that of the instruction behind a call.
+func RelativeFrame(module int, offset uint64, behind bool) NativeFrame {
+	return NativeFrame{Instruction: Hex(offset), AddrMode: "rel:" + strconv.Itoa(module), Adjust: &behind}
+}
+
 // Hex is an address, a number or a text such as "0x1f" in JSON.
 type Hex uint64
 
