@@ -35,7 +35,7 @@ func (s *ownPaths) admit(x *exchange, r *http.Request, p *place) bool {
 	if p.name == "" && p.token == "" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		x.protocol = protocolOwn
 		x.request = web.NewRequestID()
-		return (&webAPI{s.access}).admitBrowser(x, r, p)
+		return (&webAPI{access: s.access}).admitBrowser(x, r, p)
 	}
 	return p.token == "" && isHealthCheck(p.name) || s.access.admit(x, r, p)
 }

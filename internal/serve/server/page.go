@@ -27,7 +27,7 @@ const (
 // token.
 func (s *ownPaths) page(x *exchange, r *http.Request, p *place, url, below string) {
 	x.request = web.NewRequestID()
-	q := (&webAPI{s.access}).request(x, r, p)
+	q := (&webAPI{access: s.access}).request(x, r, p)
 	q.Base = s.pageBase(p)
 	x.err = s.cfg.Pages.Home(x, q, pages.Home{URL: url, Note: s.note(x, r), Restricted: s.restricted && x.caller.token == "", Below: below})
 }

@@ -65,11 +65,11 @@ func TestPagesKeepScope(t *testing.T) {
 	paths := []string{
 		"/", "/-/search", "/-/search?q=*", "/-/search?q=hello*&sort=size", "/-/search?q=hello-x86.pdb", "/-/search?q=" + url.QueryEscape(theirsPDB), "/-/products", "/-/product?p=ours", "/-/product?p=theirs",
 		"/-/version?p=ours&v=1.0", "/-/version?p=ours&v=1.0&with=2", "/-/version?p=theirs&v=1.0", "/-/builds", "/-/builds?removed=true", "/-/builds?product=theirs", "/-/builds/1", "/-/builds/4", "/-/builds/5", "/-/builds/99",
-		"/-/disk", "/-/connect", "/-/trace", "/-/trace?path=" + url.QueryEscape(theirsPDB), "/-/trace?name=hello-x86.pdb&id=1", theirObject, theirObject + "/sources", "/-/identify",
-		"/-/missing", "/-/jobs", "/-/upstreams", "/-/retention", "/-/about", "/-/docs", "/-/docs?q=theirs", "/-/docs/retention", "/metrics", "/missing.csv",
-		"/-/api/v1/files", "/-/api/v1/files?q=hello*", "/-/api/v1/files?product=theirs", strings.Replace(theirObject, "/-/file/", "/-/api/v1/files/", 1), strings.Replace(theirObject, "/-/file/", "/-/api/v1/files/", 1) + "/sources", "/-/api/v1/products", "/-/api/v1/versions?product=theirs",
-		"/-/api/v1/versions?product=ours", "/-/api/v1/builds", "/-/api/v1/builds/4", "/-/api/v1/builds/4/files", "/-/api/v1/trace?path=" + url.QueryEscape(theirsPDB), "/-/api/v1/missing", "/-/api/v1/disk",
-		"/-/api/v1/disk?product=theirs", "/-/api/v1/stats", "/-/api/v1/jobs", "/-/api/v1/about",
+		"/-/disk", "/-/connect", "/-/trace", "/-/trace?path=" + url.QueryEscape(theirsPDB), "/-/trace?name=hello-x86.pdb&id=1", theirObject, theirObject + "/sources", theirObject + "/source?path=/tmp/hello/hello.c", theirObject + "/functions?q=sum", "/-/symbolicate?name=hello-x86.pdb", "/-/identify",
+		"/-/missing", "/-/jobs", "/-/upstreams", "/-/retention", "/-/about", "/metrics", "/missing.csv",
+		"/-/api/v1/objects", "/-/api/v1/objects?q=hello*", "/-/api/v1/objects?product=theirs", strings.Replace(theirObject, "/-/file/", "/-/api/v1/objects/", 1), strings.Replace(theirObject, "/-/file/", "/-/api/v1/objects/", 1) + "/sources", "/-/api/v1/products", "/-/api/v1/versions?product=theirs",
+		"/-/api/v1/versions?product=ours", "/-/api/v1/builds", "/-/api/v1/builds/4", "/-/api/v1/builds/4/files", "/-/api/v1/trace?path=" + url.QueryEscape(theirsPDB), "/-/api/v1/misses", "/-/api/v1/usage",
+		"/-/api/v1/usage?product=theirs", "/-/api/v1/stats", "/-/api/v1/jobs", "/-/api/v1/about",
 		theirsPDB,
 		"/-/file/get?path=" + url.QueryEscape(theirsPDB), "/-/builds/4/remove", "/-/jobs/1", "/-/retention/00000000", "/-/publish", "/-/tokens/x/revoke", "/-/audit", "/-/prefs", "/-/events?topics=jobs",
 		"/-/api/v1/versions/diff?product=theirs&here=1.0&there=2", "/-/api/v1/versions/files?product=theirs&version=1.0", "/-/api/v1/versions/files?product=ours&version=1.0",
@@ -93,7 +93,8 @@ func TestPagesKeepScope(t *testing.T) {
 		"/-/api/v1/match":     `{"files":[{"name":"hello-x86.pdb","id":"A822F3E889973BA54C4C44205044422E1"},{"name":"hello-x86.exe","id":"x"}]}`,
 		"/-/api/v1/trace/ask": `{"path":"` + theirsPDB + `"}`, "/-/api/v1/trace/log": theirsPDB + "\n",
 		"/-/api/v1/identify?name=hello-x86.pdb": theirFile(t, "pdb/hello-x86.pdb"), "/-/api/v1/identify?name=hello-x64.exe": theirFile(t, "pdb/hello-x64.exe"),
-		"/-/trace": "log=" + url.QueryEscape(theirsPDB), "/-/trace/ask": "path=" + url.QueryEscape(theirsPDB), "/-/builds/4/hold": "reason=x", "/-/retention/preview": "x=1", "/-/upstreams": "name=x&act=reset", "/-/jobs/1/cancel": "x=1",
+		"/-/symbolicate": "stack=" + url.QueryEscape("hello-x86.pdb+0x1000\nhello-x86+0x1000\nhello-x86.pdb/A822F3E889973BA54C4C44205044422E1+0x1000"),
+		"/-/trace":       "log=" + url.QueryEscape(theirsPDB), "/-/trace/ask": "path=" + url.QueryEscape(theirsPDB), "/-/builds/4/hold": "reason=x", "/-/retention/preview": "x=1", "/-/upstreams": "name=x&act=reset", "/-/jobs/1/cancel": "x=1",
 		"/-/api/v1/builds/4/undo": "{}", "/-/api/v1/plans": `{"kind":"remove","build":4}`, "/-/api/v1/jobs/1/cancel": "{}", "/-/api/v1/upstreams/probe": `{"name":"x"}`,
 	}
 	paths = append(paths, slices.Sorted(maps.Keys(bodies))...)

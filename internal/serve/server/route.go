@@ -28,9 +28,9 @@ func newRoutes(a *access, sc *symCaches) *routes {
 		tokens:       !a.cfg.Gate.Off(), prefixes: a.cfg.Prefixes,
 		uploads:  a.cfg.Uploads,
 		job:      &endpoint{body: true, handler: &jobAPI{a}},
-		api:      &endpoint{body: true, judgesSites: true, signIn: true, handler: &webAPI{a}},
-		pages:    &endpoint{body: true, judgesSites: true, links: true, signIn: true, handler: &webPages{webAPI{a}}},
-		download: &endpoint{methods: readMethods, signIn: true, handler: &downloads{webAPI{a}, &symbols{a, sy.making}}},
+		api:      &endpoint{body: true, judgesSites: true, signIn: true, handler: &webAPI{a, sy}},
+		pages:    &endpoint{body: true, judgesSites: true, links: true, signIn: true, handler: &webPages{webAPI{a, sy}}},
+		download: &endpoint{methods: readMethods, signIn: true, handler: &downloads{webAPI{a, sy}, &symbols{a, sy.making}}},
 		source:   &endpoint{methods: readMethods, options: true, origins: true, handler: &sourceFiles{a, a.depot.Sources}},
 		upload:   &endpoint{body: true, handler: &uploads{a}},
 		own: &endpoint{

@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/limit"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+	"github.com/symdepot/symdepot/internal/serve/web"
 )
 
 // symbolication answers requests of the symbolication APIs: /symbolicate/v5 and v4
@@ -161,16 +162,24 @@ func (s *symbolication) refuse(x *exchange, status int, text string) {
 	s.json(x, status, title{text})
 }
 
-// answer answers a request of one API.
-func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request, api string, body []byte, work *limit.Share) (any, error) {
+// asking returns what symbolication must know of a client, whose request has work. The caller
+// calls end.
+func (s *symbolication) asking(ctx context.Context, x *exchange, r *http.Request, work *limit.Share) (ask depot.SymbolsAsk, end func()) {
 	via, loop := s.via(r)
 	// One limit for all modules of the request.
 	hold, cancel := context.WithTimeout(ctx, s.cfg.Symbols.Wait)
-	defer cancel()
-	defer context.AfterFunc(s.waits, cancel)() // the server stops
-	ask := depot.SymbolsAsk{Products: x.caller.scope.Products, Client: s.limitKey(r), Via: via, Local: loop}
+	stop := context.AfterFunc(s.waits, cancel) // the server stops
+	end = func() {
+		stop()
+		cancel()
+	}
+	ask = depot.SymbolsAsk{Products: x.caller.scope.Products, Client: s.limitKey(r), Via: via, Local: loop}
 	if s.making.Try() {
-		defer s.making.Leave()
+		free := end
+		end = func() {
+			free()
+			s.making.Leave()
+		}
 		ask.Hold = func(ctx context.Context, wait func(context.Context) error) (bool, error) {
 			switch err := work.Wait(ctx, s.cfg.Wait, func() error { return wait(hold) }); {
 			case err == limit.ErrBusy && hold.Err() == nil:
@@ -181,6 +190,30 @@ func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request
 			return hold.Err() != nil, ctx.Err()
 		}
 	}
+	return ask, end
+}
+
+// forPage waits for the turn of a request for a page or of the JSON API: it counts like one of
+// the symbolication APIs.
+func (s *symbolication) forPage(ctx context.Context, x *exchange, r *http.Request) (ask depot.SymbolsAsk, end func(), err error) {
+	work := limit.NewShare(s.works, s.sends)
+	if err := work.Enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+		if errors.Is(err, limit.ErrBusy) {
+			err = &web.Problem{Word: "busy", Detail: "too many others look addresses up"}
+		}
+		return ask, nil, err
+	}
+	ask, free := s.asking(ctx, x, r, work)
+	return ask, func() {
+		free()
+		work.End()
+	}, nil
+}
+
+// answer answers a request of one API.
+func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request, api string, body []byte, work *limit.Share) (any, error) {
+	ask, end := s.asking(ctx, x, r, work)
+	defer end()
 	src := s.depot.Symbols.Source(ask)
 	texts := s.depot.Symbols.Texts(ask)
 	if api == "source" {

@@ -3,13 +3,17 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/limit"
 	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/internal/serve/web/api"
 	"github.com/symdepot/symdepot/internal/serve/web/pages"
@@ -24,7 +28,10 @@ const leaveTime = 5 * time.Second
 
 // webAPI answers the JSON API below /-/api. It refuses requests with problems
 // (RFC 9457) instead of texts.
-type webAPI struct{ *access }
+type webAPI struct {
+	*access
+	symbolication *symbolication // nil: requests look nothing up
+}
 
 // admit authorizes a request. Which rights it needs, package web decides. If the
 // caller may not come in, it answers and returns false.
@@ -220,6 +227,38 @@ func (s *downloads) serve(x *exchange, r *http.Request, p *place) {
 	s.symbols.serve(x, r, p)
 }
 
+// finding returns what finds files for a page: as for a request of a debugger of this client, and
+// recorded like one.
+func (s *webAPI) finding(x *exchange, r *http.Request) func(context.Context, layout.Request) (*answer.File, error) {
+	sy := &symbols{s.access, s.symbolication.making}
+	return func(ctx context.Context, req layout.Request) (*answer.File, error) {
+		f, err := sy.ask(x, r.WithContext(ctx), &req)
+		if errors.Is(err, limit.ErrBusy) {
+			err = &web.Problem{Word: "busy"}
+		}
+		if err != nil {
+			return nil, err
+		}
+		f.Closer = recorded{f.Closer, func() { s.audit(x, r, &req, f) }}
+		return f, nil
+	}
+}
+
+// recorded calls record before a file is closed.
+type recorded struct {
+	io.Closer // may be nil
+	record    func()
+}
+
+// Close implements io.Closer.
+func (c recorded) Close() error {
+	c.record()
+	if c.Closer == nil {
+		return nil
+	}
+	return c.Closer.Close()
+}
+
 // note records why an answer was cut short.
 func (s *webAPI) note(x *exchange, err error) {
 	x.abort = errors.Is(err, web.ErrCut)
@@ -250,6 +289,12 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 	q.Challenges = s.cfg.Gate.NewChallenge().Header
 	q.FileHeaders = (&symbols{access: s.access}).describe
 	q.Body, q.Allow = s.longBody(x, r)
+	if s.symbolication != nil {
+		q.Find, q.Symbols = s.finding(x, r), func(ctx context.Context) (depot.SymbolsAsk, func(), error) {
+			q.Allow(s.cfg.Symbols.Wait)
+			return s.symbolication.forPage(ctx, x, r)
+		}
+	}
 	q.Memory = s.account(s.bodies, x, r)
 	q.Leave = func() {
 		rc := http.NewResponseController(x.w)

@@ -27,6 +27,7 @@ type Config struct {
 	Files     depot.Finder
 	InPlace   *inplace.Places
 	Sources   *sourcefiles.Files
+	Symbols   *depot.Symbols
 	Upstreams *depot.Remote
 	Missing   *catalog.Missing
 	Jobs      *jobs.Queue
@@ -68,7 +69,7 @@ type Config struct {
 // Use makes the parts of an open depot those of a configuration.
 func (c *Config) Use(d *depot.Depot) {
 	c.Depot, c.Retention, c.Catalog, c.Files, c.InPlace, c.Sources = d, d.Retention, d.Catalog, depot.FinderIn(d), d.InPlace, d.Sources
-	c.Upstreams, c.Missing, c.Jobs, c.Stages, c.Tracing.Depot = d.Remote, d.Missing, d.Jobs(), d.Stages(), d.Tracer
+	c.Symbols, c.Upstreams, c.Missing, c.Jobs, c.Stages, c.Tracing.Depot = d.Symbols, d.Remote, d.Missing, d.Jobs(), d.Stages(), d.Tracer
 }
 
 // Acts are what the API and the pages do alike, each with what it needs.
@@ -83,8 +84,10 @@ type Acts struct {
 	Traces       *Traces
 	Examiner     *Examiner
 	SourceLists  *SourceLists
-	Events       *Events
-	Uploads      *Uploads
+	// Symbolication looks addresses up.
+	Symbolication *Symbolication
+	Events        *Events
+	Uploads       *Uploads
 	// Computing lets few plans and sums be computed at the same time.
 	Computing *Gate
 }
@@ -116,6 +119,7 @@ func New(cfg Config) *Acts {
 	a.Traces = newTraces(cfg.Tracing, a.Accounts, cfg.Log)
 	a.Examiner = newExaminer(&cfg, a.Uploads)
 	a.SourceLists = &SourceLists{cfg.Sources}
+	a.Symbolication = &Symbolication{cfg.Catalog, cfg.Symbols}
 	a.Events = newEvents(cfg.Jobs, cfg.Upstreams, cfg.Log)
 	return a
 }

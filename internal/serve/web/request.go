@@ -51,6 +51,12 @@ type Request struct {
 	Leave func()
 	// FileHeaders returns the header fields of the answer with a file; may be nil.
 	FileHeaders func(*layout.Request, *answer.File) map[string][]string
+	// Find finds the file that answers a request of a debugger of this client. Not found is
+	// fs.ErrNotExist; nil: no files are found.
+	Find func(context.Context, layout.Request) (*answer.File, error)
+	// Symbols waits for the turn of the request at symbolication, and returns what symbolication
+	// must know of the client; end gives the turn back. Nil: it has its turn at once.
+	Symbols func(context.Context) (ask depot.SymbolsAsk, end func(), err error)
 	// ID is the number of the request in the log.
 	ID string
 	// Challenges are the values of WWW-Authenticate for anonymous clients.

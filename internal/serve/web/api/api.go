@@ -31,7 +31,7 @@ func New(a *web.Acts) *API {
 		usageAPI{a.Retention, a.Stages, a.InPlace, a.Computing, a.Now}.routes(),
 		transactionAPI{a.Transactions, a.Depot, a.Retention}.routes(),
 		traceAPI{a.Traces}.routes(),
-		catalogAPI{a.Catalog, a.InPlace, a.Transactions, a.SourceLists, a.Computing, a.FoundInPlace}.routes(),
+		catalogAPI{a.Catalog, a.InPlace, a.Transactions, a.SourceLists, a.Symbolication, a.Computing, a.FoundInPlace}.routes(),
 		missesAPI{a.Missing, a.Log}.routes(),
 		identifyAPI{a.Examiner}.routes(),
 		pushAPI{a.Stages, a.Uploads}.routes(),

@@ -31,6 +31,7 @@ type catalogAPI struct {
 	inPlace      *inplace.Places
 	transactions *web.Transactions
 	sources      *web.SourceLists
+	symbols      *web.Symbolication
 	computing    *web.Gate
 	foundInPlace int // files of watched and served folders in an answer to a search
 }
@@ -38,12 +39,13 @@ type catalogAPI struct {
 func (a catalogAPI) routes() []route {
 	return []route{
 		on(http.MethodGet, "v1/builds/*/files", a.listFiles),
-		on(http.MethodGet, "v1/files", a.listObjects),
-		bare(on(http.MethodGet, "v1/files/*", a.showEntry)),
-		on(http.MethodGet, "v1/files/*/holders", a.listHolders),
-		bare(on(http.MethodGet, "v1/files/*/paths", a.listPaths)),
-		bare(on(http.MethodGet, "v1/files/*/forms", a.listForms)),
-		on(http.MethodGet, "v1/files/*/sources", a.listSources),
+		on(http.MethodGet, "v1/objects", a.listObjects),
+		bare(on(http.MethodGet, "v1/objects/*", a.showEntry)),
+		on(http.MethodGet, "v1/objects/*/holders", a.listHolders),
+		bare(on(http.MethodGet, "v1/objects/*/paths", a.listPaths)),
+		bare(on(http.MethodGet, "v1/objects/*/forms", a.listForms)),
+		on(http.MethodGet, "v1/objects/*/sources", a.listSources),
+		on(http.MethodGet, "v1/objects/*/functions", a.listFunctions),
 		on(http.MethodGet, "v1/served", a.listServed),
 		on(http.MethodGet, "v1/products", a.listProducts),
 		on(http.MethodGet, "v1/versions", a.listVersions),
@@ -293,6 +295,19 @@ func (a catalogAPI) listVersionFiles(w http.ResponseWriter, r *web.Request, _ []
 		return web.ListProblem(err, after)
 	}
 	return web.WriteList(w, r, "version", web.Describe(p.Files, display.NewFile), p.Next)
+}
+
+// listFunctions answers GET objects/SHA256/functions.
+func (a catalogAPI) listFunctions(w http.ResponseWriter, r *web.Request, args []string) error {
+	q, limit, after, err := reading(r, "functions", "q")
+	if err != nil {
+		return err
+	}
+	list, next, err := a.symbols.Functions(r, args[0], q.Get("q"), limit, after)
+	if err != nil {
+		return err
+	}
+	return web.WriteList(w, r, "functions", list, next)
 }
 
 // listSources answers GET objects/SHA256/sources.

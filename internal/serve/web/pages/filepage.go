@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/depot/stacks"
 	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -17,17 +18,19 @@ import (
 
 // objectPages are the pages about a content.
 type objectPages struct {
-	catalog *catalog.Catalog
-	lists   *web.SourceLists
-	tracing web.Tracing
-	makes   bool // Breakpad files are made on request
-	now     func() time.Time
+	catalog       *catalog.Catalog
+	lists         *web.SourceLists
+	symbolication *web.Symbolication
+	tracing       web.Tracing
+	makes         bool // Breakpad files are made on request
+	now           func() time.Time
 }
 
 func (p objectPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "file/*", web.Anyone, "", p.showObject).explainedIn("web"),
+		page(http.MethodGet, "file/*", web.Anyone, "", p.showObject),
 		page(http.MethodGet, "file/*/sources", web.Anyone, "", sourcePages{p.catalog, p.lists}.showSources),
+		page(http.MethodGet, "file/*/source", web.Anyone, "", sourcePages{p.catalog, p.lists}.showSource),
 	}
 }
 
@@ -50,6 +53,8 @@ type objectSection struct {
 	Download         string
 	Why              string // the address of the trace
 	Sources          string // the address of the list of its source files, or ""
+	Functions        string // the address of the list of its functions, or ""
+	LookUp           string // the address of the form for its addresses, or ""
 	IDs              []web.NamedValue
 	Paths            []askedPath
 	Has              []web.NamedValue
@@ -147,6 +152,10 @@ func (p objectPages) objectSection(f *frame, r *web.Request, o *catalog.EntryObj
 	if namesSources(o) {
 		s.Sources = f.To("file", o.Ref.String(), "sources")
 	}
+	if holdsFunctions(o) && !p.symbolication.Off() {
+		s.Functions = f.To("object", o.Ref.String(), "functions")
+		s.LookUp = f.Ask("symbolicate", "name", o.Object.Name, "id", stacks.ModuleID(o.Object))
+	}
 	for _, w := range o.Features {
 		s.Has = append(s.Has, web.NamedValue{Label: w, Value: featureText[w]})
 	}
@@ -168,6 +177,15 @@ func (p objectPages) objectSection(f *frame, r *web.Request, o *catalog.EntryObj
 		s.AllSiblings = f.Ask("search", "q", o.Object.Name, "sort", string(catalog.SortAdded))
 	}
 	return s, nil
+}
+
+// holdsFunctions reports whether addresses can be looked up in an object.
+func holdsFunctions(o *catalog.EntryObject) bool {
+	switch o.Object.Kind {
+	case symfile.PDB, symfile.PE, symfile.ELF, symfile.MachO:
+		return stacks.ModuleID(o.Object) != "" && verdict(o) != "" && !o.Object.NoDBI
+	}
+	return o.Object.Kind == symfile.Breakpad
 }
 
 // verdict says in a few words what symbolication gets from an object.

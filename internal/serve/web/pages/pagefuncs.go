@@ -80,7 +80,7 @@ func nameHTML(s string) template.HTML {
 	b.WriteString("<bdi>")
 	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
 		if isHidden(r) {
-			fmt.Fprintf(&b, `<span class="hid">U+%04X</span>`, r)
+			writeHidden(&b, r)
 			continue
 		}
 		b.WriteString(template.HTMLEscapeString(string(r)))
@@ -88,6 +88,9 @@ func nameHTML(s string) template.HTML {
 	b.WriteString("</bdi>")
 	return template.HTML(b.String()) //nolint:gosec // escaped above
 }
+
+// writeHidden prints a character that cannot be seen by its number.
+func writeHidden(b *strings.Builder, r rune) { fmt.Fprintf(b, `<span class="hid">U+%04X</span>`, r) }
 
 // isHidden reports whether a character cannot be seen, or changes the direction of
 // others.

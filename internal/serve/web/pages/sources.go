@@ -1,14 +1,12 @@
 package pages
 
 import (
-	"io/fs"
 	"net/http"
 
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/display"
-	"github.com/symdepot/symdepot/internal/files/srclink"
+	"github.com/symdepot/symdepot/internal/depot/stacks"
 	"github.com/symdepot/symdepot/internal/serve/web"
-	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -31,7 +29,7 @@ type sourcesView struct {
 	Pages        pages
 }
 
-// sourceRow is a source file. Without a Link its text cannot be opened by its content.
+// sourceRow is a source file. Without a Link its text is not here.
 type sourceRow struct {
 	display.SourceName
 	Link, Class string
@@ -46,22 +44,15 @@ func (p sourcePages) showSources(w *reply, r *web.Request, args []string) error 
 	if err != nil {
 		return err
 	}
-	ref, err := blob.ParseRef(args[0])
+	ref, entry, err := visible(p.catalog, r, args[0])
 	if err != nil {
-		return &web.Problem{Word: "not-found", Detail: "there is no file with this SHA-256"}
-	}
-	e, err := p.catalog.Entry(r.Context(), r.Scope(), ref)
-	if err == nil && len(e.Objects) == 0 {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
-		return hidden(err, "file with this SHA-256")
+		return err
 	}
 	l, next, err := p.lists.List(r, args[0], limit, after)
 	if err != nil {
 		return err
 	}
-	o := e.Objects[0].Object
+	o := entry.Object
 	f := w.frame(r, "Sources of "+plainName(o.Name), nil)
 	v := sourcesView{
 		Name: o.Name, Object: f.To("file", ref.String()), Total: l.Total, Incomplete: l.Incomplete,
@@ -71,8 +62,8 @@ func (p sourcePages) showSources(w *reply, r *web.Request, args []string) error 
 	found := false
 	for _, n := range l.Items {
 		row := sourceRow{SourceName: n, Class: stateClass[n.State]}
-		if text, err := blob.ParseRef(n.SHA256); err == nil {
-			row.Link = link(r.Base, "src", []string{srclink.HashPath(text, n.Name)}, nil)
+		if n.State != "missing" && stacks.ModuleID(o) != "" {
+			row.Link = f.sourceLine(ref, n.Name, 0)
 		}
 		found = found || n.State != "missing"
 		v.Rows = append(v.Rows, row)
