@@ -189,17 +189,25 @@ func (r *reader) frame(m Module, offset uint64, behind bool) (Address, bool) {
 // The forms of frames: N is the number of a frame, A an address in the process, X one in a module,
 // F a function, M a module.
 var (
-	place     = regexp.MustCompile(`(?:^|[\s(])([^\s/()]+)/([0-9a-fA-F]{9,64})\+(?:0x)?([0-9a-fA-F]{1,16})(?:$|[\s)])`) // M/ID+X
-	tombstone = regexp.MustCompile(`#(\d+)\s+pc\s+(?:0x)?([0-9a-fA-F]{1,16})\s+(\S+)(.*)$`)                             // #N pc X M (F) (BuildId: ID)
+	// M/ID+X
+	place = regexp.MustCompile(`(?:^|[\s(])([^\s/()]+)/([0-9a-fA-F]{9,64})\+(?:0x)?([0-9a-fA-F]{1,16})(?:$|[\s)])`)
+	// #N pc X M (F) (BuildId: ID)
+	tombstone = regexp.MustCompile(`#(\d+)\s+pc\s+(?:0x)?([0-9a-fA-F]{1,16})\s+(\S+)(.*)$`)
 	buildID   = regexp.MustCompile(`\(BuildId: ([0-9a-fA-F]{8,64})\)`)
-	apple     = regexp.MustCompile(`^\s*(\d+)\s+(\S.*?)\s+0x([0-9a-fA-F]{1,16})\s+(?:0x([0-9a-fA-F]{1,16}) \+ (\d+)|\S.* \+ \d+)`) // N M X BASE + OFFSET
-	stackwalk = regexp.MustCompile(`^\s*\d+\s+([^\s!(][^!(]*?) \+ 0x([0-9a-fA-F]{1,16})\s*$`)                                      // N M + X
-	coredump  = regexp.MustCompile(`^\s*#(\d+)\s+0x[0-9a-fA-F]+\s.*\((\S+) \+ 0x([0-9a-fA-F]{1,16})\)\s*$`)                        // #N A F (M + X)
-	sanitizer = regexp.MustCompile(`^\s*#\d+\s+0x[0-9a-fA-F]+\s.*\((\S[^()]*)\+0x([0-9a-fA-F]{1,16})\)(.*)$`)                      // #N A F (M+X)
-	backtrace = regexp.MustCompile(`(\S+)\(\+0x([0-9a-fA-F]{1,16})\)\s*\[0x[0-9a-fA-F]+\]`)                                        // M(+X) [A]
-	plain     = regexp.MustCompile(`(?:^|[\s\[])([^\s()\[\]!+]+)!?\+0x([0-9a-fA-F]{1,16})(?:$|[\s)\]])`)                          // M+X or M!+X
-	numbered  = regexp.MustCompile(`^\s*#?([0-9][0-9a-fA-F]{0,3})[:.]?\s`)
-	absolute  = regexp.MustCompile(`^\s*(?:#?\d+[:.]?\s+)?0x([0-9a-fA-F]{6,16})\b`) // N A
+	// N M A BASE + X and N M A F + OFFSET
+	apple = regexp.MustCompile(`^\s*(\d+)\s+(\S.*?)\s+0x([0-9a-fA-F]{1,16})\s+(?:0x([0-9a-fA-F]{1,16}) \+ (\d+)|\S.* \+ \d+)`)
+	// N M + X
+	stackwalk = regexp.MustCompile(`^\s*\d+\s+([^\s!(][^!(]*?) \+ 0x([0-9a-fA-F]{1,16})\s*$`)
+	// #N A F (M + X)
+	coredump = regexp.MustCompile(`^\s*#(\d+)\s+0x[0-9a-fA-F]+\s.*\((\S+) \+ 0x([0-9a-fA-F]{1,16})\)\s*$`)
+	// #N A F (M+X) (BuildId: ID)
+	sanitizer = regexp.MustCompile(`^\s*#\d+\s+0x[0-9a-fA-F]+\s.*\((\S[^()]*)\+0x([0-9a-fA-F]{1,16})\)(.*)$`)
+	// M(+X) [A]
+	backtrace = regexp.MustCompile(`(\S+)\(\+0x([0-9a-fA-F]{1,16})\)\s*\[0x[0-9a-fA-F]+\]`)
+	// M+X and M!+X
+	plain    = regexp.MustCompile(`(?:^|[\s\[])([^\s()\[\]!+]+)!?\+0x([0-9a-fA-F]{1,16})(?:$|[\s)\]])`)
+	numbered = regexp.MustCompile(`^\s*#?([0-9][0-9a-fA-F]{0,3})[:.]?\s`)
+	absolute = regexp.MustCompile(`^\s*(?:#?\d+[:.]?\s+)?0x([0-9a-fA-F]{6,16})\b`) // N A
 )
 
 // address reads the frame on a line.

@@ -93,9 +93,9 @@ func ReadStack(text, name, id, addresses string) (stacktext.Stack, error) {
 type Function struct {
 	Name    string `json:"name"`
 	Address string `json:"address"` // from the start of the module
-	Size    uint64 `json:"size,omitempty"`
+	Size    int64  `json:"size,omitempty"`
 	File    string `json:"file,omitempty"`
-	Line    uint32 `json:"line,omitempty"`
+	Line    int    `json:"line,omitempty"`
 }
 
 // Functions returns the functions of a file whose names contain a text: at most limit of those
@@ -134,7 +134,7 @@ func (s *Symbolication) Functions(r *Request, content, text string, limit int, a
 		return nil, "", s.noFunctions(r.Context(), err)
 	}
 	for _, f := range found {
-		list = append(list, Function{f.Name, "0x" + strconv.FormatUint(f.Start, 16), f.Size, f.File, f.Line})
+		list = append(list, Function{f.Name, "0x" + strconv.FormatUint(f.Start, 16), int64(f.Size), f.File, int(f.Line)})
 	}
 	if n > 0 {
 		next = strconv.Itoa(n)
