@@ -257,8 +257,8 @@ func busy(t *testing.T) *site {
 func shown(s *site) map[string]string {
 	return map[string]string{
 		"home": s.url + "/", "search": s.url + "/-/search?q=*.pdb", "search-empty": s.url + "/-/search?q=nothing", "all": s.url + "/-/search",
-		"object": s.object("hello-x64.pdb"), "object-elf": s.object("libprog.so"), "object-sources": s.object("prog-sha1"), "sources": s.object("prog-sha1") + "/sources",
-		"source": s.object("app") + "/source?path=/usr/src/symdepot-src/prog.c#L2", "functions": s.object("hello-x64.pdb") + "/functions?q=s", "symbolicate": s.url + "/-/symbolicate?name=app&id=1",
+		"file": s.file("hello-x64.pdb"), "file-elf": s.file("libprog.so"), "file-sources": s.file("prog-sha1"), "sources": s.file("prog-sha1") + "/sources",
+		"source": s.file("app") + "/source?path=/usr/src/symdepot-src/prog.c#L2", "functions": s.file("hello-x64.pdb") + "/functions?q=s", "symbolicate": s.url + "/-/symbolicate?name=app&id=1",
 		"search-in-place": s.url + "/-/search?q=libapp.so", "trace-in-place": s.url + "/-/trace?path=" + url.QueryEscape("/buildid/"+splitID+"/executable"), "txs": s.url + "/-/builds", "builds": s.url + "/-/builds/1",
 		"connect": s.url + "/-/connect", "identify": s.url + "/-/identify", "prefs": s.url + "/-/prefs", "error": s.url + "/-/builds/999",
 		"missing": s.url + "/-/missing", "jobs": s.url + "/-/jobs", "job": s.url + "/-/jobs/1", "upstreams": s.url + "/-/upstreams", "disk": s.url + "/-/disk", "retention": s.url + "/-/retention",

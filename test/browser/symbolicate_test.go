@@ -52,7 +52,7 @@ func TestSymbolicatePage(t *testing.T) {
 	if got := eval[string](p, `document.querySelector("#L3").textContent`); !strings.Contains(got, "<script>alert(1)</script> U+202E") {
 		t.Errorf("the third line is shown as %q, want it as a text, with the hidden character", got)
 	}
-	if status, h, b := s.get(s.url + "/-/object/" + build + "/source?raw=1&path=" + url.QueryEscape("/usr/src/symdepot-src/prog.c")); status != 200 || h.Get("Content-Type") != "text/plain; charset=utf-8" || !strings.HasPrefix(string(b), "int a;\n") {
+	if status, h, b := s.get(s.url + "/-/file/" + build + "/source?raw=1&path=" + url.QueryEscape("/usr/src/symdepot-src/prog.c")); status != 200 || h.Get("Content-Type") != "text/plain; charset=utf-8" || !strings.HasPrefix(string(b), "int a;\n") {
 		t.Errorf("raw: %d, %s, %q; want the text", status, h.Get("Content-Type"), b)
 	}
 }
@@ -62,13 +62,13 @@ func TestFunctionsPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withSources)
 	p := newTab(t, true)
-	p.open(s.object("hello-x64.pdb"))
+	p.open(s.file("hello-x64.pdb"))
 	p.do(chromedp.SendKeys(chromedp.CSS(`form[action$="/functions"] input[name=q]`), "SUM"), chromedp.Click(chromedp.CSS(`form[action$="/functions"] button`)),
 		chromedp.WaitVisible(chromedp.CSS("main table")))
 	if text := value(p, chromedp.Text(chromedp.CSS("main table"))); !strings.Contains(text, "sum(Pair*)") || !strings.Contains(text, "0x1000") || !strings.Contains(text, "hello.c:3") || strings.Contains(text, "entry()") {
 		t.Errorf("the functions are %q, want sum(Pair*) at 0x1000, line 3, alone", text)
 	}
-	p.open(s.object("hello-x64.pdb"))
+	p.open(s.file("hello-x64.pdb"))
 	p.do(chromedp.Click(chromedp.CSS(`a[href*="/symbolicate?"]`)), chromedp.WaitVisible(chromedp.CSS("input[name=addresses]")),
 		chromedp.SendKeys(chromedp.CSS("input[name=addresses]"), "0x1000 1010"), chromedp.Click(chromedp.CSS("main form > p:last-child button")), chromedp.WaitVisible(chromedp.CSS("#result")))
 	if text := value(p, chromedp.Text(chromedp.CSS("main"))); !strings.Contains(text, "2 of 2 lines with functions") || !strings.Contains(text, "sum(Pair*)") {

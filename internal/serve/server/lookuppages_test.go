@@ -54,12 +54,12 @@ func newLookupWorld(t *testing.T) *lookupWorld {
 }
 
 // page is the address of the page of a file.
-func (h held) page() string { return "/-/object/" + blob.Ref(blob.Sum(h.body)).String() }
+func (h held) page() string { return "/-/file/" + blob.Ref(blob.Sum(h.body)).String() }
 
 // sourceName is the name of a source file that the first file with sources names.
 func (w *lookupWorld) sourceName(t *testing.T) string {
 	t.Helper()
-	got := ask(w.server, "GET", "/-/api/v1/objects/"+strings.TrimPrefix(w.program.page(), "/-/object/")+"/sources", w.reader)
+	got := ask(w.server, "GET", "/-/api/v1/files/"+strings.TrimPrefix(w.program.page(), "/-/file/")+"/sources", w.reader)
 	m := regexp.MustCompile(`"name":"([^"]+prog\.c)","state":"embedded"`).FindStringSubmatch(got.body)
 	if m == nil {
 		t.Fatalf("the sources are %d %s, want prog.c, embedded", got.status, got.body)
@@ -109,7 +109,7 @@ func TestLookUpPages(t *testing.T) {
 	if strings.Contains(got.body, "entry()") {
 		t.Errorf("functions with sum in their names: the page has entry() too:\n%s", got.body)
 	}
-	api := ask(w.server, "GET", "/-/api/v1/objects/"+strings.TrimPrefix(w.pdb.page(), "/-/object/")+"/functions?q=sum&limit=1", w.reader)
+	api := ask(w.server, "GET", "/-/api/v1/files/"+strings.TrimPrefix(w.pdb.page(), "/-/file/")+"/functions?q=sum&limit=1", w.reader)
 	if api.status != 200 || !strings.Contains(api.body, `"name":"sum(Pair*)","address":"0x1000"`) || !strings.Contains(api.body, `"line":3`) {
 		t.Errorf("the API: %d %s, want sum(Pair*) at 0x1000, line 3", api.status, api.body)
 	}
@@ -148,13 +148,13 @@ func TestLookUpRights(t *testing.T) {
 	t.Parallel()
 	w := newLookupWorld(t)
 	name := w.sourceName(t)
-	none := "/-/object/" + strings.Repeat("0", 64)
+	none := "/-/file/" + strings.Repeat("0", 64)
 	request := regexp.MustCompile(`request(":"| <code>)[0-9a-z]{12}`)
 	same := func(method, path, body, missing, missingBody string, who ...string) {
 		t.Helper()
 		who = append(who, browser, "Content-Type: application/x-www-form-urlencoded")
 		a, b := askBody(w.server, method, path, body, who...), askBody(w.server, method, missing, missingBody, who...)
-		a.body = strings.NewReplacer(strings.TrimPrefix(w.program.page(), "/-/object/"), "X", strings.TrimPrefix(w.pdb.page(), "/-/object/"), "X", "embedded", "NAME").Replace(a.body)
+		a.body = strings.NewReplacer(strings.TrimPrefix(w.program.page(), "/-/file/"), "X", strings.TrimPrefix(w.pdb.page(), "/-/file/"), "X", "embedded", "NAME").Replace(a.body)
 		b.body = strings.NewReplacer(strings.Repeat("0", 64), "X", "nothing1", "NAME", "embedded", "NAME").Replace(b.body)
 		if a.status != b.status || request.ReplaceAllString(a.body, "") != request.ReplaceAllString(b.body, "") {
 			t.Errorf("%s %s: %d, and %d for what is not there, want the same\n%s\n%s", method, path, a.status, b.status, differ(a.body, b.body), differ(b.body, a.body))
@@ -168,7 +168,7 @@ func TestLookUpRights(t *testing.T) {
 		same("GET", w.program.page()+source, "", none+source, "", who...)
 		same("GET", w.program.page()+source+"&raw=1", "", none+source+"&raw=1", "", who...)
 		same("GET", w.pdb.page()+"/functions?q=sum", "", none+"/functions?q=sum", "", who...)
-		same("GET", "/-/api/v1/objects/"+strings.TrimPrefix(w.pdb.page(), "/-/object/")+"/functions", "", "/-/api/v1/objects/"+strings.Repeat("0", 64)+"/functions", "", who...)
+		same("GET", "/-/api/v1/files/"+strings.TrimPrefix(w.pdb.page(), "/-/file/")+"/functions", "", "/-/api/v1/files/"+strings.Repeat("0", 64)+"/functions", "", who...)
 		for _, form := range []string{"name=NAME&addresses=1000", "stack=NAME%2B0x1000", "name=NAME&id=" + string(w.program.obj.BuildID) + "&addresses=0"} {
 			same("POST", "/-/symbolicate", strings.ReplaceAll(form, "NAME", "embedded"), "/-/symbolicate", strings.ReplaceAll(form, "NAME", "nothing1"), who...)
 		}

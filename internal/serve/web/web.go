@@ -9,9 +9,9 @@ import "slices"
 // symbol file, so that a module named "-" is found. The workers' API, work, is
 // answered by the server.
 var words = []string{
-	"about", "api", "assets", "audit", "connect", "events", "identify", "jobs", "login", "logout", "missing", "object", "prefs", "product",
-	"products", "publish", "jobs", "retention", "search", "signins", //nolint:misspell // a word of addresses
-	"src", "symbolicate", "tokens", "trace", "builds", "upstreams", "disk", "version",
+	"about", "api", "assets", "audit", "builds", "connect", "disk", "docs", "events", "file", "identify", "jobs", "login", "logout",
+	"missing", "prefs", "product", "products", "publish", "retention", "search", "signins", //nolint:misspell // a word of addresses
+	"src", "symbolicate", "tokens", "trace", "upstreams", "version", "work",
 }
 
 // Claims reports whether a path, given as decoded segments, is an own address

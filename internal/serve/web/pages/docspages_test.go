@@ -145,7 +145,7 @@ func TestHelp(t *testing.T) {
 	get := servePages(t, webtest.FilesDepot(t, "pdb/hello-x64.pdb"), &all)
 	for path, want := range map[string][2]string{
 		"/-/retention": {"/-/docs/retention", "Docs: Retention"}, "/-/trace": {"/-/docs/why", "Docs: Why does my debugger not find a file?"},
-		"/-/queue/99": {"/-/docs/monitoring", "Docs: What to watch, and why"}, "/-/connect": {"/-/docs", "Help"}, "/-/tokens": {"/-/docs/auth", "Docs: Authentication and authorization"},
+		"/-/jobs/99": {"/-/docs/monitoring", "Docs: What to watch, and why"}, "/-/connect": {"/-/docs", "Help"}, "/-/tokens": {"/-/docs/auth", "Docs: Authentication and authorization"},
 	} {
 		_, text := get(http.MethodGet, path, "", http.NoBody)
 		if link := fmt.Sprintf(`<p class="help"><a href="%s">%s</a></p>`, want[0], want[1]); !strings.Contains(text, link) {

@@ -28,7 +28,7 @@ type objectPages struct {
 
 func (p objectPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "file/*", web.Anyone, "", p.showObject),
+		page(http.MethodGet, "file/*", web.Anyone, "", p.showObject).explainedIn("web"),
 		page(http.MethodGet, "file/*/sources", web.Anyone, "", sourcePages{p.catalog, p.lists}.showSources),
 		page(http.MethodGet, "file/*/source", web.Anyone, "", sourcePages{p.catalog, p.lists}.showSource),
 	}
@@ -153,7 +153,7 @@ func (p objectPages) objectSection(f *frame, r *web.Request, o *catalog.EntryObj
 		s.Sources = f.To("file", o.Ref.String(), "sources")
 	}
 	if holdsFunctions(o) && !p.symbolication.Off() {
-		s.Functions = f.To("object", o.Ref.String(), "functions")
+		s.Functions = f.To("file", o.Ref.String(), "functions")
 		s.LookUp = f.Ask("symbolicate", "name", o.Object.Name, "id", stacks.ModuleID(o.Object))
 	}
 	for _, w := range o.Features {

@@ -74,7 +74,7 @@ func (p sourcePages) showSource(w *reply, r *web.Request, args []string) error {
 	}
 	f := w.frame(r, path, nil)
 	v := sourceView{
-		Name: o.Object.Name, Object: f.To("object", ref.String()), Sources: f.To("object", ref.String(), "sources"), Path: path,
+		Name: o.Object.Name, Object: f.To("file", ref.String()), Sources: f.To("file", ref.String(), "sources"), Path: path,
 		Raw: f.Here("raw", "1"), Size: file.Size,
 	}
 	if err := v.read(file); err != nil {

@@ -23,7 +23,7 @@ func (p symbolicationPages) routes() []pageRoute {
 	return []pageRoute{
 		page(http.MethodGet, "symbolicate", web.Anyone, "Symbolicate", p.askForStack),
 		longPage(http.MethodPost, "symbolicate", web.Anyone, p.fillStack),
-		longPage(http.MethodGet, "object/*/functions", web.Anyone, p.listFunctions),
+		longPage(http.MethodGet, "file/*/functions", web.Anyone, p.listFunctions),
 	}
 }
 
@@ -146,7 +146,7 @@ func (v *symbolicateView) fill(f *frame, a *stacks.Answer, form url.Values) {
 		row := stackModule{Name: m.Name, Mark: says[0], Says: says[1], Field: choiceField + m.Name}
 		switch {
 		case m.File != nil:
-			row.Link = f.To("object", m.File.Ref.String())
+			row.Link = f.To("file", m.File.Ref.String())
 		case m.State == stacks.Missing && m.ID != "":
 			row.Link = f.Ask("trace", "name", m.Name, "id", m.ID)
 		}
@@ -168,7 +168,7 @@ func (v *symbolicateView) fill(f *frame, a *stacks.Answer, form url.Values) {
 		for _, frame := range l.Frames {
 			s := stackFrame{Frame: frame}
 			if file := a.Modules[l.Module].File; file != nil {
-				s.Link = link(f.Base, "object", []string{file.Ref.String(), "functions"}, values("q", frame.Function))
+				s.Link = link(f.Base, "file", []string{file.Ref.String(), "functions"}, values("q", frame.Function))
 				if frame.Source != "" {
 					s.SourceRow = f.sourceLine(file.Ref, frame.File, frame.Line)
 				}
@@ -181,7 +181,7 @@ func (v *symbolicateView) fill(f *frame, a *stacks.Answer, form url.Values) {
 
 // sourceLine is the address of a line of a source file that a content names.
 func (f *frame) sourceLine(ref blob.Ref, path string, line uint32) string {
-	at := link(f.Base, "object", []string{ref.String(), "source"}, values("path", path))
+	at := link(f.Base, "file", []string{ref.String(), "source"}, values("path", path))
 	if line > 0 {
 		at += "#L" + strconv.FormatUint(uint64(line), 10)
 	}
@@ -209,7 +209,7 @@ func (p symbolicationPages) listFunctions(w *reply, r *web.Request, args []strin
 		return err
 	}
 	f := w.frame(r, "Functions of "+plainName(o.Object.Name), nil)
-	v := functionsView{Name: o.Object.Name, Object: f.To("object", ref.String()), Text: q.Get("q")}
+	v := functionsView{Name: o.Object.Name, Object: f.To("file", ref.String()), Text: q.Get("q")}
 	list, next, err := p.symbolication.Functions(r, args[0], v.Text, shownFunctions, after)
 	status := http.StatusOK
 	if problem := web.AsProblem(err); problem != nil && problem.Word == "busy" {
