@@ -106,5 +106,5 @@ func (c rmCmd) remove(a *session, k *client.API, tx display.Transaction) error {
 	if err != nil {
 		return err
 	}
-	return a.print(c.JSON, l, "removed build %d (%s)%s\n", n, term.Count(l.Objects, "object"), l.Restorable(a.now()))
+	return a.print(c.JSON, l, "removed build %d (%s)%s\n", n, term.Count(l.Objects, "file"), l.Restorable(a.now()))
 }
