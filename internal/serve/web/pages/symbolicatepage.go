@@ -197,7 +197,7 @@ type functionsView struct {
 	Wait         string // the functions are not there yet
 }
 
-// listFunctions answers GET object/SHA256/functions.
+// listFunctions answers GET file/SHA256/functions.
 func (p symbolicationPages) listFunctions(w *reply, r *web.Request, args []string) error {
 	q := r.URL.Query()
 	_, after, err := web.ReadPage(q, "functions")
@@ -212,10 +212,14 @@ func (p symbolicationPages) listFunctions(w *reply, r *web.Request, args []strin
 	v := functionsView{Name: o.Object.Name, Object: f.To("file", ref.String()), Text: q.Get("q")}
 	list, next, err := p.symbolication.Functions(r, args[0], v.Text, shownFunctions, after)
 	status := http.StatusOK
-	if problem := web.AsProblem(err); problem != nil && problem.Word == "busy" {
+	switch problem := web.AsProblem(err); {
+	case err == nil:
+	case problem == nil:
+		return err
+	case problem.Word == "busy":
 		v.Wait, status = problem.Detail, problem.Status()
 		w.Header().Set("Retry-After", "5")
-	} else if err != nil {
+	case problem.Word != "not-found": // a file that can be seen has none
 		return err
 	}
 	v.Rows, v.Pages = list, f.pager("functions", next)
