@@ -27,7 +27,7 @@ func (s *Server) account(x *exchange, req *http.Request) {
 	if x.counters == nil {
 		x.counters = s.metrics.Counters(metrics.Kind{Protocol: x.protocol, Method: methodLabel(req.Method), Result: x.result, Status: x.status})
 	}
-	x.counters.Count(x.bytes, d)
+	x.counters.Count(x.bytes, d, now)
 	ctx, h := context.Background(), s.log
 	if !h.Enabled(ctx, slog.LevelInfo) {
 		return

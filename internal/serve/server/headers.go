@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/serve/server/metrics"
 )
 
 // Protocols that are not layouts, as metrics and the access log call them.
@@ -89,7 +90,7 @@ func number(s string, zero, most int) int {
 // The results of a lookup, as metrics and the access log call them.
 const (
 	resultNone  = ""
-	resultHit   = "hit"
-	resultMiss  = "miss"
+	resultHit   = metrics.ResultHit
+	resultMiss  = metrics.ResultMiss
 	resultError = "error"
 )

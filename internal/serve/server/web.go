@@ -284,7 +284,7 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 		}
 		q.Valid = func() bool { return g.Again(client, p.token, cookie, &x.caller.id) }
 	}
-	q.Usage = s.metrics.Usage.ForPage
+	q.Usage, q.Lookups = s.metrics.Usage.ForPage, s.metrics.Hours.Each
 	q.Base, q.BaseURL, q.Open, q.Holdings = p.base, baseURL(r), !s.restricted, s.metrics.Holdings.Stats
 	q.Challenges = s.cfg.Gate.NewChallenge().Header
 	q.FileHeaders = (&symbols{access: s.access}).describe

@@ -85,6 +85,9 @@ type Request struct {
 	// Usage returns what takes the space of the depot, computed some time ago, and the
 	// quotas of products; nil as long as it is not known. It waits shortly.
 	Usage func(context.Context) (*lifecycle.Usage, map[string]int64)
+	// Lookups calls a function for each hour with lookups since the start of the server, the
+	// oldest first; nil: they are not counted.
+	Lookups func(func(begin time.Time, found, missing int64))
 	// Holdings returns the totals of the depot, if they are known.
 	Holdings func() (depot.Stats, bool)
 

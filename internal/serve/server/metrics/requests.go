@@ -16,6 +16,7 @@ type Requests struct {
 	seconds  *prometheus.HistogramVec
 	bytes    *prometheus.CounterVec
 	lookups  *prometheus.CounterVec
+	Hours    Hours // lookups by hour
 
 	// byKind holds the counters of each kind of request, so that counting
 	// one needs no lookup of labels.
@@ -52,7 +53,15 @@ type Kind struct {
 type Counters struct {
 	requests, bytes, lookups prometheus.Counter
 	seconds                  prometheus.Observer
+	hours                    *Hours // nil: neither found nor missing
+	found                    bool
 }
+
+// The results of lookups, as the labels call them.
+const (
+	ResultHit  = "hit"
+	ResultMiss = "miss"
+)
 
 // Counters returns the counters of a kind of request.
 func (r *Requests) Counters(k Kind) *Counters {
@@ -66,17 +75,24 @@ func (r *Requests) Counters(k Kind) *Counters {
 		if k.Result != "" {
 			c.lookups = r.lookups.WithLabelValues(k.Protocol, k.Result)
 		}
+		if c.found = k.Result == ResultHit; c.found || k.Result == ResultMiss {
+			c.hours = &r.Hours
+		}
 		v, _ = r.byKind.LoadOrStore(k, c)
 	}
 	return v.(*Counters)
 }
 
-// Count counts one answered request, with the bytes of its body.
-func (c *Counters) Count(bytes int64, d time.Duration) {
+// Count counts one answered request, with the bytes of its body, how long it took and
+// when it ended.
+func (c *Counters) Count(bytes int64, d time.Duration, ended time.Time) {
 	c.requests.Inc()
 	c.bytes.Add(float64(bytes))
 	c.seconds.Observe(d.Seconds())
 	if c.lookups != nil {
 		c.lookups.Inc()
+	}
+	if c.hours != nil {
+		c.hours.count(c.found, ended)
 	}
 }
