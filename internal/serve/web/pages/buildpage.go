@@ -132,7 +132,7 @@ type fileRow struct {
 func (f *frame) fileRow(x depot.TxFile) fileRow {
 	return fileRow{
 		Name: x.Object.Name, Link: f.To("file", x.Ref.String()), Kind: x.Object.Kind.String(), Arch: x.Arch, ID: display.ObjectID(x.Object),
-		Path: x.Path, Archive: x.Archive, Features: x.Features, Size: x.Size,
+		Path: x.Path, Archive: x.Archive, Features: badgesOf(x.Object, x.Features), Size: x.Size,
 	}
 }
 

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -84,8 +85,40 @@ type partnerRow struct {
 	Others               int
 }
 
-// features says what a feature means.
+// badgeOf is the word of pages for a feature, where it is another one.
+var badgeOf = map[string]string{"debug": "lines", "symtab": "symbols", "no-sections": "no sections", "type-only": "types", "unknown": "not read"}
+
+// program stands with the features of a file that has code.
+const program = "program"
+
+// legend are the features that the badges of tables are explained for.
+var legend = []string{program, "debug", "symtab", "unwind", "sources"}
+
+// badgesOf returns the badges of an object. The flavor of a PDB is none: lines and
+// symbols say the same.
+func badgesOf(o symfile.Object, features []string) (list []string) {
+	if o.Role&symfile.Executable != 0 {
+		list = append(list, program)
+	}
+	for _, w := range features {
+		if w != "private" && w != "public" {
+			list = append(list, cmp.Or(badgeOf[w], w))
+		}
+	}
+	return list
+}
+
+// hasList says what features mean.
+func hasList(features []string) (list []web.NamedValue) {
+	for _, w := range features {
+		list = append(list, web.NamedValue{Label: cmp.Or(badgeOf[w], w), Value: featureText[w]})
+	}
+	return list
+}
+
+// featureText says what a feature means.
 var featureText = map[string]string{
+	program:       "the program or library itself",
 	"debug":       "debug information: functions and lines",
 	"symtab":      "a table of symbols: names of functions without lines",
 	"unwind":      "unwind information: the stack can be walked",
@@ -156,9 +189,7 @@ func (p objectPages) objectSection(f *frame, r *web.Request, o *catalog.EntryObj
 		s.Functions = f.To("file", o.Ref.String(), "functions")
 		s.LookUp = f.Ask("symbolicate", "name", o.Object.Name, "id", stacks.ModuleID(o.Object))
 	}
-	for _, w := range o.Features {
-		s.Has = append(s.Has, web.NamedValue{Label: w, Value: featureText[w]})
-	}
+	s.Has = hasList(o.Features)
 	s.Verdict = verdict(o)
 	for _, h := range o.Holders {
 		s.Holders = append(s.Holders, holderRow{h, f.To("builds", h.Transaction.Number)})

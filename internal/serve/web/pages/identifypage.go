@@ -222,9 +222,7 @@ func (f *frame) objectAnswer(o *display.ObjectAnswer) objectAnswerView {
 	for _, s := range o.Spellings {
 		v.IDs = append(v.IDs, web.NamedValue(s))
 	}
-	for _, w := range o.Features {
-		v.Has = append(v.Has, web.NamedValue{Label: w, Value: featureText[w]})
-	}
+	v.Has = hasList(o.Features)
 	for _, h := range o.Held {
 		row := heldRow{Name: h.Name, Link: f.To("file", h.SHA256), Kind: h.Kind, Size: h.Size, From: h.FetchedFrom, Same: "the same ids"}
 		if h.InPlace != "" {

@@ -12,6 +12,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // hostile are names that somebody may give.
@@ -85,6 +87,49 @@ func TestPageNames(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", 12345678: "12,345,678"} {
 		if got := web.Number(n); got != want {
 			t.Errorf("number(%d) is %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestTimes: a time is told in UTC, and by its distance from now up to 30 days.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 9, 30, 0, 0, time.UTC)
+	for at, want := range map[string]string{
+		"2026-11-28T09:30:00Z": "just now", "2026-11-28T09:29:01Z": "just now", "2026-11-28T09:30:40Z": "just now",
+		"2026-11-28T09:29:00Z": "1 min ago", "2026-11-28T08:30:01Z": "59 min ago", "2026-11-28T08:30:00Z": "1 h ago",
+		"2026-11-27T09:30:01Z": "23 h ago", "2026-11-27T09:30:00Z": "yesterday", "2026-11-27T00:00:00Z": "yesterday",
+		"2026-11-26T23:59:59Z": "2 d ago", "2026-10-29T00:00:00Z": "30 d ago", "2026-10-28T23:59:59Z": "",
+		"2026-11-28T09:31:01Z": "", "2027-01-01T00:00:00Z": "", "2026-11-28T10:00:00+02:00": "1 h ago",
+	} {
+		moment, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := moment.UTC().Format("2006-01-02 15:04")
+		if want != "" {
+			text = "<span>" + text + "</span> <small>" + want + "</small>"
+		}
+		whole := `<time datetime="` + moment.UTC().Format(time.RFC3339) + `">` + text + "</time>"
+		if got := string(timeHTML(moment, now)); got != whole {
+			t.Errorf("%s is shown as %s, want %s", at, got, whole)
+		}
+	}
+}
+
+// TestBadges: a program says so, and every badge that is explained has a text.
+func TestBadges(t *testing.T) {
+	t.Parallel()
+	code := symfile.Object{Role: symfile.Executable | symfile.Debug}
+	if got, want := strings.Join(badgesOf(code, []string{"debug", "symtab", "unwind", "no-sections"}), ","), "program,lines,symbols,unwind,no sections"; got != want {
+		t.Errorf("the badges are %s, want %s", got, want)
+	}
+	if got, want := strings.Join(badgesOf(symfile.Object{Role: symfile.Debug}, []string{"debug", "sources", "private"}), ","), "lines,sources"; got != want {
+		t.Errorf("the badges of a PDB are %s, want %s", got, want)
+	}
+	for _, f := range append(objfile.Features{Debug: true, Symtab: true, Unwind: true, Sources: true, NoSections: true, Unknown: true}.Words(), legend...) {
+		if featureText[f] == "" {
+			t.Errorf("the feature %s has no text", f)
 		}
 	}
 }

@@ -19,7 +19,7 @@ var pageFuncs = template.FuncMap{
 	"day":   func(t time.Time) string { return t.UTC().Format(time.DateOnly) }, "join": strings.Join,
 	"count64": func(n int, noun string) string { return term.Count(int64(n), noun) },
 	"ago":     agoText, "num": web.Number, "list": func(values ...string) []string { return values }, "dict": dict,
-	"kept": keptText, "isAll": func(products []string) bool { return products == nil },
+	"kept": keptText, "badges": func() []web.NamedValue { return hasList(legend) }, "now": func() string { return time.Now().UTC().Format(minuteLayout) }, "isAll": func(products []string) bool { return products == nil },
 }
 
 // keptWords says why a plan keeps transactions, by the word of retention.Reason.
@@ -111,14 +111,46 @@ func plainName(s string) string {
 	return b.String()
 }
 
-// whenHTML prints a time in UTC.
-func whenHTML(t time.Time) template.HTML {
+// whenHTML prints a time in UTC and how long ago it is. In tables the style sheet shows
+// the latter first, and on a phone alone; the script gives it a title with seconds.
+func whenHTML(t time.Time) template.HTML { return timeHTML(t, time.Now()) }
+
+// timeHTML is whenHTML at the time now.
+func timeHTML(t, now time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
 	}
 	t = t.UTC()
-	element := `<time datetime="` + t.Format(time.RFC3339) + `">` + t.Format("2006-01-02 15:04") + `</time>`
-	return template.HTML(element) //nolint:gosec // digits and our own element
+	text := t.Format(minuteLayout)
+	if since := sinceText(t, now.UTC()); since != "" {
+		text = `<span>` + text + `</span> <small>` + since + `</small>`
+	}
+	element := `<time datetime="` + t.Format(time.RFC3339) + `">` + text + `</time>`
+	return template.HTML(element) //nolint:gosec // digits, words and our own elements
+}
+
+// minuteLayout is how pages print a time in UTC.
+const minuteLayout = "2006-01-02 15:04"
+
+// sinceDays is how many days ago a time is told by the number of days.
+const sinceDays = 30
+
+// sinceText says how long before now a time was, both in UTC; "" for a time that is to
+// come or is more than sinceDays ago.
+func sinceText(t, now time.Time) string {
+	d := now.Sub(t)
+	days := int(now.Truncate(24*time.Hour).Sub(t.Truncate(24*time.Hour)) / (24 * time.Hour))
+	switch {
+	case d < -time.Minute || days > sinceDays: // a minute, because clocks of machines differ
+		return ""
+	case d < time.Minute:
+		return "just now"
+	case d < 24*time.Hour:
+		return agoText(d) + " ago"
+	case days == 1:
+		return "yesterday"
+	}
+	return fmt.Sprintf("%d d ago", days)
 }
 
 // agoText prints how long something lasted or has been.

@@ -132,7 +132,7 @@ const maxShown = 3
 func (f *frame) objectRow(o depot.Found) objectRow {
 	row := objectRow{
 		Name: o.Object.Name, Link: f.To("file", o.Ref.String()), Kind: o.Object.Kind.String(), Arch: o.Arch, ID: display.ObjectID(o.Object),
-		Features: o.Features, Size: o.Size, Added: o.Added, From: o.Source,
+		Features: badgesOf(o.Object, o.Features), Size: o.Size, Added: o.Added, From: o.Source,
 	}
 	for _, n := range o.Transactions[:min(maxShown, len(o.Transactions))] {
 		row.Transactions = append(row.Transactions, txLink{n, f.To("builds", n)})
@@ -266,7 +266,7 @@ func (p catalogPages) search(w *reply, r *web.Request, _ []string) error {
 		Filters: []filter{
 			choices("Kind", "kind", q.Get("kind"), kindWords...),
 			choices("Architecture", "arch", query.Arch, architectures...),
-			choices("Has", "has", query.Feature, featureWords...),
+			{"Has", "has", query.Feature, featureOptions},
 			choices("Origin", "origin", query.Origin, catalog.OriginAdded, catalog.OriginFetched),
 		},
 	}
@@ -393,8 +393,8 @@ func (p catalogPages) near(r *web.Request, text string) ([]depot.Found, error) {
 	return found.Objects, err
 }
 
-// architectures and featureWords are the choices of filters.
+// architectures and featureOptions are the choices of filters.
 var (
-	architectures = []string{"x86", "x86_64", "arm", "arm64", "arm64e", "riscv64", "ppc64le", "s390x", "wasm32"}
-	featureWords  = []string{"debug", "symtab", "unwind", "sources"}
+	architectures  = []string{"x86", "x86_64", "arm", "arm64", "arm64e", "riscv64", "ppc64le", "s390x", "wasm32"}
+	featureOptions = []option{{"", "any"}, {"debug", "lines"}, {"symtab", "symbols"}, {"unwind", "unwind"}, {"sources", "sources"}}
 )

@@ -33,6 +33,25 @@
     button.addEventListener("click", () => copy(button));
   }
 
+  // On a phone the rows of a table are cards: each cell shows the head of its column, and
+  // the roles keep it a table for screen readers, however it is displayed.
+  for (const table of document.querySelectorAll(".scroll > table")) {
+    const heads = [...table.tHead.rows[0].cells].map((cell) => cell.querySelector(".away") ? "" : cell.textContent);
+    const set = (nodes, role) => { for (const node of nodes) node.setAttribute("role", role); };
+    set([table], "table");
+    set([table.tHead, ...table.tBodies], "rowgroup");
+    set(table.rows, "row");
+    set(table.querySelectorAll("thead th"), "columnheader");
+    set(table.querySelectorAll("tbody th"), "rowheader");
+    set(table.querySelectorAll("td"), "cell");
+    for (const cell of table.querySelectorAll("td")) if (cell.colSpan === 1) cell.dataset.label = heads[cell.cellIndex] || "";
+  }
+  for (const time of document.querySelectorAll("time")) time.title = time.dateTime.replace("T", " ").replace("Z", " UTC");
+  for (const entry of document.querySelectorAll(".badges span")) {
+    const [badge, text] = entry.childNodes;
+    for (const same of document.querySelectorAll(".words b")) if (same.textContent === badge.textContent) same.title = text.textContent.trim();
+  }
+
   // Live pages: one stream of events a tab, closed while the tab is hidden. Texts of
   // fields are set; changes are told to screen readers every five seconds at most.
   const topic = document.body.dataset.topic;
