@@ -2,6 +2,7 @@ package pages
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -53,6 +54,8 @@ type usageRow struct {
 type shareRow struct {
 	display.Share
 	Name, Link string
+	Sum        int64 // own and shared
+	Percent    int   // of what live builds take
 }
 
 // usagePeriods are the times that the plot can show, in days.
@@ -91,12 +94,21 @@ func (p usagePages) showUsage(w *reply, r *web.Request, _ []string) error {
 				if s.Product != nil {
 					name = *s.Product
 				}
-				v.By = append(v.By, shareRow{s, name, link(r.Base, "product", nil, values("p=", name))})
+				sum := s.Own + s.Shared
+				v.By = append(v.By, shareRow{s, name, link(r.Base, "product", nil, values("p=", name)), sum, percent(sum, total.Live)})
 			}
 		}
 	}
 	f.D = v
 	return w.print(r, http.StatusOK, "disk", f)
+}
+
+// percent is a part of a whole, rounded; 0 of nothing.
+func percent(part, whole int64) int {
+	if whole <= 0 {
+		return 0
+	}
+	return int(math.Round(100 * float64(part) / float64(whole)))
 }
 
 // usagePlots reads the recorded usage.
@@ -128,10 +140,17 @@ func (p usagePlots) read(r *web.Request, v *usageView, products ...string) error
 		}
 		lists = append(lists, list)
 	}
-	v.Plot = plotOf(lists, len(filters) == 1 && filters[0].All)
+	whole := len(filters) == 1 && filters[0].All
+	if r.Rights.All && r.Usage != nil {
+		now, _ := r.Usage(r.Context())
+		for i, f := range filters {
+			lists[i] = withNow(lists[i], f, now)
+		}
+	}
+	v.Plot = plotOf(lists, whole)
 	days := v.Plot.Days
-	if len(days) < 2 {
-		v.Note = "A server records the usage once a day; there is nothing to draw before the second day."
+	if len(days) == 0 {
+		v.Note = "Nothing is recorded yet. A server records the disk space soon after its start, and then once a day."
 		return nil
 	}
 	for i := len(days) - 1; i >= 0; i-- {
@@ -152,11 +171,30 @@ func (p usagePlots) read(r *web.Request, v *usageView, products ...string) error
 	}
 	v.Found = fmt.Sprintf("%s on %s, %s than on %s", term.Size(last), days[len(days)-1].Format(time.DateOnly), change,
 		days[0].Format(time.DateOnly))
-	if change == "unchanged" {
+	if len(days) == 1 {
+		v.Found = fmt.Sprintf("%s on %s, the only day that is recorded in this time", term.Size(last), days[0].Format(time.DateOnly))
+	} else if change == "unchanged" {
 		v.Found = fmt.Sprintf("%s, unchanged since %s", term.Size(last), days[0].Format(time.DateOnly))
 	}
 	v.Plot.Title = v.Found
 	return nil
+}
+
+// withNow returns the recorded days of a product or of the whole depot, in which the day
+// that a filter ends with has what takes the space now, if that is known.
+func withNow(list []lifecycle.UsageDay, f lifecycle.UsageFilter, now *lifecycle.Usage) []lifecycle.UsageDay {
+	if now == nil {
+		return list
+	}
+	today := lifecycle.UsageDay{Day: f.To, All: f.All, Bytes: now.Live, Cached: now.Cached, Trash: now.Trash, Garbage: now.Garbage}
+	if f.Product != nil {
+		i := slices.IndexFunc(now.Products, func(s lifecycle.Share) bool { return s.Product == *f.Product })
+		if i < 0 {
+			return list
+		}
+		today = lifecycle.UsageDay{Day: f.To, Product: *f.Product, Bytes: now.Products[i].Own + now.Products[i].Shared}
+	}
+	return append(slices.DeleteFunc(list, func(u lifecycle.UsageDay) bool { return u.Day.Equal(f.To) }), today)
 }
 
 // plotOf makes a plot of recorded days. Of the whole depot, its uses are the series;

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -56,6 +57,8 @@ type missesView struct {
 	CSV                string
 	Head               []column
 	Pages              pages
+	Plot               plot   // lookups by hour
+	Found              string // what it shows, in words; "": there was none
 }
 
 // missPeriods are the choices of the time of the last request, in days.
@@ -91,6 +94,7 @@ func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 		return badQuery(err)
 	}
 	fr := w.frame(r, "Missing files", nil)
+	v.Plot, v.Found = lookupPlot(r.Lookups)
 	v.Pages = fr.pager("missing", next)
 	v.Head = fr.columns(sort, "count last", "Asked|count|num", "Name", "Id", "Client", "Last|last", "First", "Verdict", "Trace")
 	for _, m := range list {
@@ -106,6 +110,27 @@ func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 	}
 	fr.D = v
 	return w.print(r, http.StatusOK, "missing", fr)
+}
+
+// lookupPlot draws the lookups of each hour since the start of the server, and says what it
+// shows; "" if there was none.
+func lookupPlot(each func(func(begin time.Time, found, missing int64))) (p plot, shows string) {
+	if each == nil {
+		return p, ""
+	}
+	hits, lost := series{Name: "found"}, series{Name: "not found"}
+	var found, missing int64
+	each(func(begin time.Time, n, m int64) {
+		p.Days, hits.Values, lost.Values = append(p.Days, begin), append(hits.Values, n), append(lost.Values, m)
+		found, missing = found+n, missing+m
+	})
+	if len(p.Days) == 0 {
+		return p, ""
+	}
+	p.Hourly, p.Series = true, []series{hits, lost}
+	p.Title = fmt.Sprintf("Since %s: %s found, %s not found (%.1f %%)", p.Days[0].Format(minuteLayout),
+		web.Number(found), web.Number(missing), 100*float64(missing)/float64(max(1, found+missing)))
+	return p, p.Title
 }
 
 // missRow judges a file that was requested and not found. others: no transaction has
