@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -15,8 +16,7 @@ func (p *tab) phone() {
 
 // TestCards: on a phone each row of a table is a card. Every cell that is not empty is seen
 // as a whole below the name, beside the head of its column, and nothing scrolls sideways. It
-// stays a table for screen readers, which do not hear the heads twice, and passes axe-core in
-// light and dark.
+// stays a table for screen readers, which do not hear the heads twice.
 func TestCards(t *testing.T) {
 	t.Parallel()
 	needChrome(t)
@@ -37,8 +37,9 @@ func TestCards(t *testing.T) {
 			const head = e.closest("table").tHead.rows[0].cells[e.cellIndex], label = getComputedStyle(e, "::before").content.split(" / ")[0].replaceAll('"', "");
 			const wrong = [];
 			if (box.left < row.left || box.right > row.right || e.scrollWidth > e.clientWidth) wrong.push("is cut");
-			if (e.tagName === "TD" && e.cellIndex > e.closest("tr").querySelector("th").cellIndex && box.top < name.bottom) wrong.push("is beside the name");
+			if (e.tagName === "TD" && (box.top < name.bottom - 1 || getComputedStyle(e).textAlign !== "start")) wrong.push("is not below the name, where the others begin");
 			if (e.tagName === "TD" && e.colSpan === 1 && !head.querySelector(".away") && label !== head.textContent) wrong.push("has the label " + label);
+			if (label && label !== "none" && parseFloat(getComputedStyle(e).paddingLeft) < 100) wrong.push("has no place for its label");
 			return wrong.map(w => w + ": " + e.outerHTML.slice(0, 120));
 		})`); len(bad) > 0 {
 			t.Errorf("%s: %d cells are wrong, such as %q", word, len(bad), bad[:min(3, len(bad))])
@@ -49,15 +50,46 @@ func TestCards(t *testing.T) {
 		if twice := eval[[]string](p, `[...document.querySelectorAll("td[data-label]")].filter(e => e.dataset.label && !getComputedStyle(e, "::before").content.endsWith('/ ""')).map(e => e.outerHTML.slice(0, 80))`); len(twice) > 0 {
 			t.Errorf("%s: labels that screen readers speak: %q", word, twice[:min(3, len(twice))])
 		}
-		for _, scheme := range []string{"light", "dark"} {
-			p.scheme(scheme)
-			p.accessible(word + " on a phone, " + scheme)
-		}
 	}
 	// The heads that sort are there, and lead to the sorted list.
 	p.open(s.url + "/-/search?q=*.pdb")
 	p.click(`thead a[href*="sort=size"]`)
 	p.until(`document.querySelector("thead th[aria-sort=descending]")?.textContent === "Size"`)
+}
+
+// TestCardsAccess: axe-core finds no violation in cards, light and dark.
+func TestCardsAccess(t *testing.T) {
+	t.Parallel()
+	needChrome(t)
+	s := busy(t)
+	p := newTab(t)
+	p.phone()
+	for word, address := range shown(s) {
+		p.open(address)
+		for _, scheme := range []string{"light", "dark"} {
+			p.scheme(scheme)
+			p.accessible(word + " on a phone, " + scheme)
+		}
+	}
+}
+
+// TestPrint: on paper of the size A4 no table is cut, and it stays one.
+func TestPrint(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, full)
+	p := newTab(t)
+	const paper = 718 // pixels, without the margins
+	p.do(chromedp.EmulateViewport(paper, 1000))
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
+	for word, path := range map[string]string{"build": "/-/builds/2", "search": "/-/search?q=*.pdb", "builds": "/-/builds"} {
+		p.open(s.url + path)
+		if right := eval[float64](p, `document.querySelector("table").getBoundingClientRect().right`); right > paper {
+			t.Errorf("%s: the right edge of the table is at %g, want %d at most", word, right, paper)
+		}
+		if got := eval[string](p, `getComputedStyle(document.querySelector("tbody td")).display`); got != "table-cell" {
+			t.Errorf("%s: a cell on paper is displayed as %s, want table-cell", word, got)
+		}
+	}
 }
 
 // TestCardsWithoutScripts: without a script a table stays one on a phone, and scrolls in its

@@ -21,7 +21,7 @@ func TestFirstDay(t *testing.T) {
 	height := func(series string) int {
 		return eval[int](p, fmt.Sprintf(`Math.round(document.querySelector("svg.plot path.%s")?.getBBox().height ?? -1)`, series))
 	}
-	if got := height("s1"); got < 50 {
+	if got := height("s0"); got < 50 {
 		t.Errorf("the bar of the builds is %d high, want 50 at least", got)
 	}
 	if got := eval[[]string](p, `[...document.querySelectorAll("td.share")].map(e => e.innerText.trim())`); len(got) != 2 || !slices.ContainsFunc(got, func(x string) bool { return x != "0 %" && strings.HasSuffix(x, " %") }) {
@@ -32,7 +32,7 @@ func TestFirstDay(t *testing.T) {
 	}
 	p.accessible("disk on the first day")
 	p.open(s.url + "/-/missing")
-	if found, missing := height("s1"), height("s2"); found <= 0 || missing <= 0 {
+	if found, missing := height("s0"), height("s1"); found <= 0 || missing <= 0 {
 		t.Errorf("the bars of what was found and what was not are %d and %d high, want some", found, missing)
 	}
 	if text := p.main(); !strings.Contains(text, "1 found, 1 not found (50.0 %)") {

@@ -86,7 +86,9 @@ type partnerRow struct {
 }
 
 // badgeOf is the word of pages for a feature, where it is another one.
-var badgeOf = map[string]string{"debug": "lines", "symtab": "symbols", "no-sections": "no sections", "type-only": "types", "unknown": "not read"}
+var badgeOf = map[string]string{
+	"debug": "lines", "symtab": "symbols", "no-sections": "no sections", "type-only": "types", "unknown": "not read",
+}
 
 // program stands with the features of a file that has code.
 const program = "program"

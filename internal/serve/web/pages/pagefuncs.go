@@ -19,7 +19,8 @@ var pageFuncs = template.FuncMap{
 	"day":   func(t time.Time) string { return t.UTC().Format(time.DateOnly) }, "join": strings.Join,
 	"count64": func(n int, noun string) string { return term.Count(int64(n), noun) },
 	"ago":     agoText, "num": web.Number, "list": func(values ...string) []string { return values }, "dict": dict,
-	"kept": keptText, "badges": func() []web.NamedValue { return hasList(legend) }, "now": func() string { return time.Now().UTC().Format(minuteLayout) }, "isAll": func(products []string) bool { return products == nil },
+	"kept": keptText, "badges": func() []web.NamedValue { return hasList(legend) },
+	"now": func() string { return time.Now().UTC().Format(minuteLayout) }, "isAll": func(products []string) bool { return products == nil },
 }
 
 // keptWords says why a plan keeps transactions, by the word of retention.Reason.

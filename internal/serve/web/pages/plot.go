@@ -30,8 +30,8 @@ type series struct {
 
 const (
 	plotWidth, plotHeight = 960.0, 240.0
-	plotLeft, plotBottom  = 80.0, 24.0
-	plotTop               = 8.0
+	plotLeft, plotBottom  = 120.0, 24.0
+	plotTop               = 16.0
 	maxPoints             = 400
 	maxBars               = 31
 	maxBarWidth           = 96.0
@@ -100,6 +100,9 @@ func (s scale) shape(below, above []float64) string {
 	if s.bars() {
 		half := min(.4*(plotWidth-plotLeft)/float64(s.days), maxBarWidth/2)
 		for i := range below {
+			if below[i] == above[i] {
+				continue
+			}
 			left, right, low, high := s.x(i)-half, s.x(i)+half, s.y(below[i]), s.y(above[i])
 			fmt.Fprintf(&d, "M%.1f %.1fL%.1f %.1fL%.1f %.1fL%.1f %.1fZ", left, low, left, high, right, high, right, low)
 		}
@@ -138,7 +141,8 @@ func (p plot) SVG() template.HTML {
 		for i := range base {
 			above[i] = base[i] + float64(s.Values[i])
 		}
-		fmt.Fprintf(&b, `<path class="s%d" d="%s"><title>%s</title></path>`, n%maxSeries+1, at.shape(base, above), template.HTMLEscapeString(s.Name))
+		fmt.Fprintf(&b, `<path class="s%d" d="%s"><title>%s</title></path>`, n%maxSeries, at.shape(base, above),
+			template.HTMLEscapeString(s.Name))
 		base = above
 	}
 	for i, anchor := range labelled(len(p.Days)) {

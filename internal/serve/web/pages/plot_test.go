@@ -80,13 +80,14 @@ func TestBars(t *testing.T) {
 			p.Days = append(p.Days, begin.Add(time.Duration(i)*time.Hour))
 			p.Series[0].Values, p.Series[1].Values = append(p.Series[0].Values, int64(i+1)), append(p.Series[1].Values, 1)
 		}
+		p.Series = append(p.Series, series{Name: "nothing", Values: make([]int64, n)})
 		svg := string(p.SVG())
-		bars := n
+		outlines := 2 * n // nothing is no bar
 		if n > maxBars {
-			bars = 1
+			outlines = len(p.Series)
 		}
-		if got := strings.Count(svg, "Z"); got != 2*bars {
-			t.Errorf("%d hours: %d outlines, want %d", n, got, 2*bars)
+		if got := strings.Count(svg, "Z"); got != outlines {
+			t.Errorf("%d hours: %d outlines, want %d", n, got, outlines)
 		}
 		for _, m := range regexp.MustCompile(`[ML]([0-9.]+) ([0-9.]+)`).FindAllStringSubmatch(svg, -1) {
 			x, errX := strconv.ParseFloat(m[1], 64)
