@@ -766,13 +766,13 @@ func (ls Lists) loadVia(ctx context.Context, newest string, args []any, ids []in
 		seq int64
 	}
 	have := make(map[int64]loaded, len(ids))
-	err := ls.db.Scans.Each(ctx, false, "SELECT "+record.ObjectColumns+", "+record.FileColumns+`, f.seq, p.name
+	err := ls.db.Scans.Each(ctx, false, "SELECT "+record.ObjectColumns+", "+record.FileColumns+`, f.seq, p.name, t.version
 		FROM object o JOIN content c ON c.id = o.content_id
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = (`+newest+`)
 		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", args,
 		func(scan engine.Scan) (bool, error) {
 			var l loaded
-			if err := record.ScanStored(scan, &l.Stored, &l.seq, &l.Product); err != nil {
+			if err := record.ScanStored(scan, &l.Stored, &l.seq, &l.Product, &l.Version); err != nil {
 				return false, err
 			}
 			if old, ok := have[l.Row()]; !ok || l.seq < old.seq {

@@ -124,8 +124,8 @@ type Found struct {
 	// Transactions are those in scope that hold the object, newest first; none
 	// for a cached file.
 	Transactions []int64
-	// Product is that of the newest transaction; package lists sets it.
-	Product string
+	// Product and Version are those of the newest transaction; package lists sets them.
+	Product, Version string
 	// InPlace is set for an object in a watched folder, by the depot: it has a Path,
 	// perhaps an Archive, and no Ref.
 	InPlace bool
