@@ -300,6 +300,8 @@ func TestKeyboardOnly(t *testing.T) {
 	if out := s.run("list", "--json"); regexp.MustCompile(`"number":1,`).MatchString(out) {
 		t.Errorf("build 1 is still listed:\n%s", out)
 	}
+	p.tabTo("nav > ul > li:last-child summary")
+	p.do(chromedp.KeyEvent(kb.Enter))
 	p.tabTo(`form[action="/-/logout"] button`)
 	p.enter(" ")
 	if at := p.at(); !strings.HasPrefix(at, s.url+"/-/login") {

@@ -359,7 +359,7 @@ func TestPreferences(t *testing.T) {
 	s := newSite(t, full)
 	p := newTab(t)
 	p.open(s.url + "/-/builds/1")
-	p.do(chromedp.Click(chromedp.CSS(`.me a:last-of-type`)), chromedp.WaitVisible(chromedp.CSS(`input[value=dark]`)), chromedp.Click(chromedp.CSS(`input[value=dark]`)), chromedp.Click(chromedp.CSS(`main button`)))
+	p.do(chromedp.Click(chromedp.CSS(`nav a[href*="/-/prefs"]`)), chromedp.WaitVisible(chromedp.CSS(`input[value=dark]`)), chromedp.Click(chromedp.CSS(`input[value=dark]`)), chromedp.Click(chromedp.CSS(`main button`)))
 	p.until(`location.pathname === "/-/builds/1" && document.documentElement.dataset.theme === "dark"`)
 	if got := eval[string](p, `getComputedStyle(document.body).backgroundColor`); got != "rgb(20, 24, 22)" {
 		t.Errorf("the background is %s, want that of the dark theme", got)

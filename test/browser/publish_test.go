@@ -81,7 +81,7 @@ func TestPublish(t *testing.T) {
 	t.Parallel()
 	for _, noScript := range []bool{false, true} {
 		s, p, token := publishing(t, noScript)
-		if !eval[bool](p, `document.querySelector("nav [aria-current]").textContent === "Publish" && document.querySelector("main [name=product]").value === "Fresh"`) {
+		if !eval[bool](p, `document.querySelector("nav a[aria-current]").textContent === "Publish" && document.querySelector("main [name=product]").value === "Fresh"`) {
 			t.Fatalf("at %s the form does not name the product of the token", p.at())
 		}
 		p.choose(testdata+"/pdb/hello-x64.pdb", archive(t, "out.zip", "pdb/hello-x64.exe", "elf/libprog.so", "pdb/hello.c"))

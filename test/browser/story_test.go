@@ -207,10 +207,11 @@ func TestPackageStory(t *testing.T) {
 	push("Wrong", 1, "400", []any{"lib/net8.0/Fable.Cli.dll", dll, "lib/net8.0/Fable.Cli.pdb", wrong}, []any{"lib/net8.0/Fable.Cli.pdb", wrong})
 
 	p := newTab(t)
-	p.open(s.url)
-	if text := eval[string](p, `[...document.querySelectorAll(".tools details[open]")].find(d => d.querySelector("summary").textContent === "Visual Studio")?.innerText || ""`); !strings.Contains(text, "Tools > Options > Debugging > Symbols") || !strings.Contains(text, s.url) {
-		t.Errorf("the base URL says of Visual Studio: %q; want where its setting is, with %s", text, s.url)
+	p.open(s.url + "/-/connect")
+	if text := eval[string](p, `[...document.querySelectorAll(".tools section")].find(d => d.querySelector("h2").textContent === "Visual Studio")?.innerText || ""`); !strings.Contains(text, "Tools > Options > Debugging > Symbols") || !strings.Contains(text, s.url) {
+		t.Errorf("the page Connect says of Visual Studio: %q; want where its setting is, with %s", text, s.url)
 	}
+	p.open(s.url)
 	list := eval[[]string](p, `[...document.querySelectorAll("tbody tr")].map(r => r.cells[1].innerText + " " + r.cells[2].innerText)`)
 	if text := strings.Join(list, ", "); !strings.Contains(text, "Lib 1.0.0") || !strings.Contains(text, "Native 1.0.0") || strings.Contains(text, "Wrong") {
 		t.Errorf("the base URL lists %q, want Lib and Native, and not what was rejected", text)

@@ -493,10 +493,10 @@ func TestUnauthorizedSaysHow(t *testing.T) {
 	if r.status != 401 || !strings.Contains(r.body, "symdepot token new") || !strings.Contains(r.body, "password of any user name") {
 		t.Errorf("GET / without credentials: status %d, body %q; want 401, %q in the body and %q in the body", r.status, r.body, "symdepot token new", "password of any user name")
 	}
-	for _, accept := range []string{browser, "Accept: */*"} {
-		r := ask(g.s, "GET", "/", accept, bearer(g.ours))
+	for path, accept := range map[string]string{"/-/connect": browser, "/": "Accept: */*"} {
+		r := ask(g.s, "GET", path, accept, bearer(g.ours))
 		if !strings.Contains(r.body, "srv*C:\\symbols*http://localhost/t/TOKEN\n") && !strings.Contains(r.body, "srv*C:\\symbols*http://localhost/t/TOKEN<") {
-			t.Errorf("GET / with %s: the lines for tools have no place for a token:\n%s", accept, r.body)
+			t.Errorf("GET %s with %s: the lines for tools have no place for a token:\n%s", path, accept, r.body)
 		}
 	}
 }

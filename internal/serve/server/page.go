@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	_ "embed" // the page
 	"net/http"
 	"strings"
 	"time"

@@ -22,12 +22,15 @@ func TestPage(t *testing.T) {
 		r.header.Get("Cache-Control") != "no-store" || r.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf(`got %d, %v; want 200, Get("Content-Type") "text/html; charset=utf-8", Vary with "Accept", Get("Cache-Control") "no-store", Get("Access-Control-Allow-Origin") ""`, r.status, r.header)
 	}
+	connect, empty := ask(w.s, "GET", "/-/connect", browser).body, ask(newServer(t, withWeb(newDepot(t), Config{})), "GET", "/", browser).body
 	for _, c := range web.Clients("http://localhost", false) {
-		if !strings.Contains(r.body, html.EscapeString(c.Text)) && !strings.Contains(html.UnescapeString(r.body), c.Text) {
-			t.Errorf("the page does not say %q", c.Text)
+		for what, body := range map[string]string{"Connect": connect, "an empty depot": empty} {
+			if !strings.Contains(body, html.EscapeString(c.Text)) && !strings.Contains(html.UnescapeString(body), c.Text) {
+				t.Errorf("the page of %s does not say %q", what, c.Text)
+			}
 		}
 	}
-	for _, want := range []string{`<html lang="en">`, `<label class="away" for="q">`, "app &lt;1&gt;", "8 files", "v1.2.3", `name="viewport"`} {
+	for _, want := range []string{`<html lang="en">`, `<label class="away" for="q">`, `<a href="/-/connect">Connect a tool</a>`, "app &lt;1&gt;", "8 files", "v1.2.3", `name="viewport"`} {
 		if !strings.Contains(r.body, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -192,8 +195,8 @@ func TestNotFoundPage(t *testing.T) {
 			}
 			continue
 		}
-		link := `<a href="` + c.home + `">Search`
-		if r.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(r.body, "<h1>") || !strings.Contains(r.body, link) || strings.Contains(r.body, g.all) {
+		link := `<a href="` + c.home + `">Home</a>`
+		if r.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(r.body, "<h1") || !strings.Contains(r.body, link) || strings.Contains(r.body, g.all) {
 			t.Errorf("GET %s: type %s, body %s; want a page with a heading, the link %s and no token", c.target, r.header.Get("Content-Type"), r.body, link)
 		}
 	}

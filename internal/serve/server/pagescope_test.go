@@ -64,7 +64,7 @@ func TestPagesKeepScope(t *testing.T) {
 	}
 	paths := []string{
 		"/", "/-/search", "/-/search?q=*", "/-/search?q=hello*&sort=size", "/-/search?q=hello-x86.pdb", "/-/search?q=" + url.QueryEscape(theirsPDB), "/-/products", "/-/product?p=ours", "/-/product?p=theirs",
-		"/-/version?p=ours&v=1.0", "/-/version?p=ours&v=1.0&with=2", "/-/version?p=theirs&v=1.0", "/-/builds", "/-/builds?removed=true", "/-/builds?product=theirs", "/-/builds/1", "/-/builds/4", "/-/builds/5", "/-/builds/99",
+		"/-/version?p=ours&v=1.0", "/-/version?p=ours&v=1.0&with=2", "/-/version?p=theirs&v=1.0", "/-/builds", "/-/builds?removed=true", "/-/builds?product=theirs", "/-/builds?who=theirs", "/-/nope", "/nothing", "/-/builds/1", "/-/builds/4", "/-/builds/5", "/-/builds/99",
 		"/-/disk", "/-/connect", "/-/trace", "/-/trace?path=" + url.QueryEscape(theirsPDB), "/-/trace?name=hello-x86.pdb&id=1", theirObject, theirObject + "/sources", theirObject + "/source?path=/tmp/hello/hello.c", theirObject + "/functions?q=sum", "/-/symbolicate?name=hello-x86.pdb", "/-/identify",
 		"/-/missing", "/-/jobs", "/-/upstreams", "/-/retention", "/-/about", "/-/docs", "/-/docs?q=theirs", "/-/docs/retention", "/metrics", "/missing.csv",
 		"/-/api/v1/files", "/-/api/v1/files?q=hello*", "/-/api/v1/files?product=theirs", strings.Replace(theirObject, "/-/file/", "/-/api/v1/files/", 1), strings.Replace(theirObject, "/-/file/", "/-/api/v1/files/", 1) + "/sources", "/-/api/v1/products", "/-/api/v1/versions?product=theirs",

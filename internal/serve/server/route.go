@@ -46,6 +46,15 @@ func newRoutes(a *access, sc *symCaches) *routes {
 // unknownPath answers requests for paths that name nothing.
 type unknownPath struct{ *access }
 
+// admit authorizes a request. Below /-/, a browser is led to the page for signing in, as
+// from the pages that are there.
+func (s *unknownPath) admit(x *exchange, r *http.Request, p *place) bool {
+	if p.token == "" && p.own != nil {
+		return (&webAPI{access: s.access}).admitBrowser(x, r, p)
+	}
+	return s.access.admit(x, r, p)
+}
+
 func (s *unknownPath) serve(x *exchange, r *http.Request, p *place) { s.missing(x, r, p, p.err) }
 
 // place finds out what the path of a request names.
@@ -64,11 +73,9 @@ func (rt *routes) place(p *place, r *http.Request) {
 		p.endpoint = rt.job
 		return
 	}
-	if own, claimed := rt.webPath(segs); claimed {
-		p.own, p.base, p.endpoint = own, "/"+strings.Join(segs[:len(segs)-len(own)], "/"), rt.pages
-		if p.base == "/" {
-			p.base = ""
-		}
+	if own, claimed := rt.webPath(segs, web.Claims); claimed {
+		p.claim(segs, own)
+		p.endpoint = rt.pages
 		switch {
 		case web.IsAPI(own):
 			p.endpoint = rt.api
@@ -96,10 +103,21 @@ func (rt *routes) place(p *place, r *http.Request) {
 	}
 	switch {
 	case p.err != nil:
+		if own, ok := rt.webPath(segs, func(segs []string) bool { return len(segs) > 0 && segs[0] == "-" }); ok {
+			p.claim(segs, own)
+		}
 	case p.req.Form == layout.FormSymCache:
 		p.endpoint = rt.symCache
 	default:
 		p.endpoint = rt.symbol
+	}
+}
+
+// claim notes that a path ends with the segments of an own address.
+func (p *place) claim(segs, own []string) {
+	p.own = own
+	if n := len(segs) - len(own); n > 0 {
+		p.base = "/" + strings.Join(segs[:n], "/")
 	}
 }
 
@@ -147,15 +165,15 @@ func (rt *routes) jobPath(segs []string) ([]string, bool) {
 
 func isJobs(segs []string) bool { return len(segs) >= 2 && segs[0] == "-" && segs[1] == "work" }
 
-// webPath returns the segments of an own address below /-/, which may have a
-// configured prefix in front.
-func (rt *routes) webPath(segs []string) ([]string, bool) {
+// webPath returns the segments of an address that is claimed for own ones below /-/, which
+// may have a configured prefix in front.
+func (rt *routes) webPath(segs []string, claims func([]string) bool) ([]string, bool) {
 	for _, p := range rt.prefixes {
-		if n, ok := below(segs, p); ok && web.Claims(segs[n:]) {
+		if n, ok := below(segs, p); ok && claims(segs[n:]) {
 			return segs[n:], true
 		}
 	}
-	return segs, web.Claims(segs)
+	return segs, claims(segs)
 }
 
 // uploadPath returns the segments of the path of an upload, and the configured

@@ -14,7 +14,7 @@ type aboutPages struct {
 }
 
 func (p aboutPages) routes() []pageRoute {
-	return []pageRoute{page(http.MethodGet, "about", web.SeesAll, "About", p.showAbout).explainedIn("doctor")}
+	return []pageRoute{page(http.MethodGet, "about", web.SeesAll, "Operate/About", p.showAbout).explainedIn("doctor")}
 }
 
 // aboutView is what the page about the server shows.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"html/template"
 	"io/fs"
 	"net/http"
 	"strconv"
@@ -32,7 +33,7 @@ type txPages struct {
 
 func (p txPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "builds", web.Anyone, "Builds", p.listTx).explainedIn("kept"),
+		page(http.MethodGet, "builds", web.Anyone, "Builds/Builds", p.listTx).explainedIn("kept"),
 		page(http.MethodGet, "builds/*", web.Anyone, "", p.showTx),
 		page(http.MethodGet, "builds/*/remove", web.MayChange, "", p.confirmRemove),
 		page(http.MethodPost, "builds/*/*", web.MayChange, "", p.actTx),
@@ -42,11 +43,16 @@ func (p txPages) routes() []pageRoute {
 // txRow is a transaction in a table.
 type txRow struct {
 	depot.Transaction
-	Link, VersionLink string
+	Link                     string
+	InProduct, InVersion, By template.HTML // its product and version, and whose it is: links to their pages
 }
 
 func (f *frame) txRow(t depot.Transaction) txRow {
-	return txRow{t, f.To("builds", t.Number), link(f.Base, "version", nil, values("p=", t.Product, "v=", t.Version))}
+	row := txRow{t, f.To("builds", t.Number), productHTML(t.Product), versionHTML(t.Version), f.PersonLink(t.Who)}
+	if t.Removed.IsZero() { // the pages are about what is there
+		row.InProduct, row.InVersion = f.ProductLink(t.Product), f.VersionLink(t.Product, t.Version)
+	}
+	return row
 }
 
 // txsView is what the list of transactions shows.
@@ -172,7 +178,7 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 	if err != nil {
 		return err
 	}
-	q, err := fileQuery(r, "files", "")
+	q, err := fileQuery(r, "files", catalog.SortName)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type usagePages struct {
 
 func (p usagePages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "disk", web.Anyone, "Disk", p.showUsage).explainedIn("depot"),
+		page(http.MethodGet, "disk", web.Anyone, "Operate/Disk", p.showUsage).explainedIn("depot"),
 	}
 }
 
@@ -53,9 +53,9 @@ type usageRow struct {
 
 type shareRow struct {
 	display.Share
-	Name, Link string
-	Sum        int64 // own and shared
-	Percent    int   // of what live builds take
+	Name    string
+	Sum     int64 // own and shared
+	Percent int   // of what live builds take
 }
 
 // usagePeriods are the times that the plot can show, in days.
@@ -95,7 +95,7 @@ func (p usagePages) showUsage(w *reply, r *web.Request, _ []string) error {
 					name = *s.Product
 				}
 				sum := s.Own + s.Shared
-				v.By = append(v.By, shareRow{s, name, link(r.Base, "product", nil, values("p=", name)), sum, percent(sum, total.Live)})
+				v.By = append(v.By, shareRow{s, name, sum, percent(sum, total.Live)})
 			}
 		}
 	}

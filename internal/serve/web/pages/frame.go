@@ -21,7 +21,7 @@ type pageRoute struct {
 	method string
 	path   []string // below /-; "*" is any segment
 	need   web.Need
-	nav    string // the label in the navigation; "" is none
+	nav    string // its group in the navigation and its label there, such as Tools/Trace; "" is none
 	answer func(*reply, *web.Request, []string) error
 	long   bool   // the body is long: answer limits how many are read at the same time
 	docs   string // the page of the documentation that explains it; "": the first one
@@ -56,13 +56,13 @@ type reply struct {
 // frame is what every page shows around its content.
 type frame struct {
 	Base, Title string
-	Nav         []navItem
-	Search      string // the text in the search box
-	Who         string // the name of the client; "" is anonymous
-	SignIn      string // the address of the sign-in page, or ""
-	SignedIn    bool   // the client has the cookie of a sign-in
-	Known       bool   // the client may have tokens
-	TokenSignIn bool   // browsers can sign in with the token in the address
+	Nav         []navGroup // the pages that the client may open
+	Account     navGroup   // the pages about the client
+	Search      string     // the text in the search box
+	Who         string     // the name of the client; "" is anonymous
+	SignedIn    bool       // the client has the cookie of a sign-in
+	Known       bool       // the client may have tokens
+	TokenSignIn bool       // browsers can sign in with the token in the address
 	Version     string
 	Theme       string // "light", "dark", or "" as the system has it
 	Dense       bool   // rows of 32 instead of 44 pixels
@@ -70,13 +70,25 @@ type frame struct {
 	Notice      string // what the last act did
 	Help        helpLink
 	Live        string // the topic of the events that keep the page current, or ""
-	// Below is set on the root page of an address that contains a token: its links
-	// begin with that, because the other pages do not know the token.
-	Below string
-	D     any // the content
+	Below       string // what stayBelow has set, or ""
+	D           any    // the content
 
 	path  string
 	query url.Values
+}
+
+// navGroups are the groups of the navigation, in their order; the last one is about the
+// client. The routes say which pages are in a group.
+var navGroups = []string{"Files", "Builds", "Tools", "Operate", accountGroup}
+
+const accountGroup = "Account"
+
+// navGroup is a menu of the navigation: a few pages that the client may open.
+type navGroup struct {
+	Label string
+	Items []navItem
+	Here  bool   // the present page belongs to one of them
+	Out   string // where the end of the sign-in is posted, or ""
 }
 
 type navItem struct {
@@ -103,28 +115,80 @@ func (fs *frames) of(r *web.Request, title string, data any) *frame {
 		f.path, f.query = r.Base+"/", nil
 	}
 	f.Theme, f.Dense, f.Keys = prefsOf(r)
-	if r.Anonymous && len(r.Challenges) > 0 && fs.signsIn {
-		f.SignIn = link(r.Base, "login", nil, values("next", r.Next()))
-	}
 	f.TokenSignIn = r.PathToken != "" && fs.signsIn && r.Transport != web.Insecure
 	f.SignedIn, f.Known = r.Identity.SignIn != "", fs.accounts.MayHaveTokens(r) == nil
-	f.Help = helpLink{"Help", docsLink(r.Base, "")}
-	for i := range fs.navigation {
-		rt := &fs.navigation[i]
-		if rt.docs != "" && len(r.Segments) > 1 && r.Segments[1] == rt.path[0] {
-			f.Help = docsHelp(r.Base, rt.docs)
-		}
-		if !r.Rights.Admitted {
-			continue // there are the sign-in and the documentation only
-		}
-		if rt.nav != "" && r.MayOpen(rt.need) == nil && (rt.need != web.MayPush || fs.takesForms) {
-			f.Nav = append(f.Nav, navItem{
-				rt.nav, link(r.Base, rt.path[0], rt.path[1:], nil),
-				len(r.Segments) > 1 && navPage(r.Segments[1]) == rt.path[0],
-			})
+	f.Help = fs.help(r)
+	for _, group := range navGroups {
+		switch g := fs.group(r, f, group); {
+		case group == accountGroup:
+			if f.Account = g; f.Who != "" {
+				f.Account.Label = f.Who
+			}
+			if f.SignedIn {
+				f.Account.Out = f.To("logout")
+			}
+		case len(g.Items) > 0:
+			f.Nav = append(f.Nav, g)
 		}
 	}
 	return f
+}
+
+// help returns the link to the page of the documentation that explains the present page.
+func (fs *frames) help(r *web.Request) helpLink {
+	for i := range fs.navigation {
+		if rt := &fs.navigation[i]; rt.docs != "" && len(r.Segments) > 1 && r.Segments[1] == rt.path[0] {
+			return docsHelp(r.Base, rt.docs)
+		}
+	}
+	return helpLink{"Help", docsLink(r.Base, "")}
+}
+
+// group returns a group of the navigation, with the pages that the client may open.
+func (fs *frames) group(r *web.Request, f *frame, label string) navGroup {
+	g := navGroup{Label: label}
+	for i := range fs.navigation {
+		rt := &fs.navigation[i]
+		group, label, _ := strings.Cut(rt.nav, "/")
+		if group != g.Label || !fs.offers(r, f, rt) {
+			continue
+		}
+		item := navItem{label, f.To(rt.path[0]), len(r.Segments) > 1 && navPage(r.Segments[1]) == rt.path[0]}
+		switch rt.path[0] {
+		case "login":
+			item.Link = f.Ask("login", "next", r.Next())
+		case "prefs":
+			item.Link = f.Ask("prefs", "next", f.Back())
+		}
+		g.Items, g.Here = append(g.Items, item), g.Here || item.Here
+	}
+	return g
+}
+
+// stayBelow makes the links of a page relative, if its address contains a token: they begin
+// with below, because the other pages do not know the token.
+func (f *frame) stayBelow(r *web.Request, below string) {
+	if below != "" {
+		f.path, f.Nav, f.Account, f.Help, f.Below = r.Base+"/", nil, navGroup{}, helpLink{}, below
+	}
+}
+
+// offers reports whether the navigation has a page for the client.
+func (fs *frames) offers(r *web.Request, f *frame, rt *pageRoute) bool {
+	if !r.Rights.Admitted && rt.path[0] != "login" && rt.path[0] != "prefs" {
+		return false // there are the sign-in and the documentation only
+	}
+	switch rt.path[0] {
+	case "login":
+		return r.Anonymous && len(r.Challenges) > 0 && fs.signsIn && !web.IsSignIn(r.Segments)
+	case "signins": //nolint:misspell // a word of addresses
+		return f.Who != ""
+	case "tokens":
+		return f.Known
+	case "publish":
+		return fs.takesForms && r.MayOpen(rt.need) == nil
+	}
+	return r.MayOpen(rt.need) == nil
 }
 
 // navPage returns the page of the navigation to which a page belongs.

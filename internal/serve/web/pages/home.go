@@ -25,15 +25,15 @@ type homePages struct {
 
 func (p homePages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "connect", web.Anyone, "Connect", p.connect),
+		page(http.MethodGet, "connect", web.Anyone, "Tools/Connect", p.connect),
 	}
 }
 
 // homeView is what the root page shows.
 type homeView struct {
 	URL     string
-	Note    string // how to send a token, or ""
-	Clients []web.Client
+	Note    string       // how to send a token, or ""
+	Clients []web.Client // how tools are connected, where the page Connect does not say it
 	Newest  []txRow
 	Empty   bool // the depot holds nothing that the client may see
 	Served  []display.ServedFolder
@@ -76,10 +76,8 @@ func (p homePages) root(w *reply, r *web.Request, h Home) error {
 		return seeOther(w, r, link(r.Base, "search", nil, values("q", query)))
 	}
 	f := w.frame(r, "", nil)
-	if h.Below != "" {
-		f.path, f.Nav, f.Help, f.Below = r.Base+"/", nil, helpLink{}, h.Below // the path of the request has the token
-	}
-	v := homeView{URL: h.URL, Note: h.Note, Clients: web.Clients(h.URL, h.Restricted), Query: query}
+	f.stayBelow(r, h.Below)
+	v := homeView{URL: h.URL, Note: h.Note, Query: query}
 	v.Identify = r.MayRead() == nil && h.Below == ""
 	f.Search = query
 	if r.Rights.All && h.Below == "" && r.Identity.SignIn == "" { // the cookie does not count there
@@ -103,6 +101,9 @@ func (p homePages) root(w *reply, r *web.Request, h Home) error {
 		v.Newest = append(v.Newest, row)
 	}
 	v.Empty = err == nil && len(txs) == 0
+	if len(txs) == 0 || h.Below != "" {
+		v.Clients = web.Clients(h.URL, h.Restricted)
+	}
 	if r.MayRead() == nil {
 		v.Served = web.Describe(p.inPlace.ServedFolders(r.Context(), r.Scope()), display.NewServedFolder)
 	}

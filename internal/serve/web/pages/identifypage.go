@@ -25,7 +25,7 @@ type identifyPages struct {
 
 func (p identifyPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "identify", web.Anyone, "Identify", p.askForFiles).explainedIn("identify"),
+		page(http.MethodGet, "identify", web.Anyone, "Files/Identify", p.askForFiles).explainedIn("identify"),
 		longPage(http.MethodPost, "identify", web.Anyone, p.identifyFiles),
 		longPage(http.MethodPost, "identify/missing", web.Anyone, p.listMissing),
 	}

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"html/template"
 	"net/url"
 	"strconv"
 	"strings"
@@ -57,6 +58,73 @@ func (f *frame) To(word string, segs ...any) string {
 // Ask is the address of a page with a query of names and values.
 func (f *frame) Ask(word string, pairs ...string) string {
 	return link(f.Base, word, nil, values(pairs...))
+}
+
+// noun prints the name of a thing as a link to its page. There are no such links where the
+// address of this page contains a token, which other pages do not know.
+func (f *frame) noun(to string, text template.HTML) template.HTML {
+	if f.Below != "" {
+		return text
+	}
+	return `<a href="` + template.HTML(template.HTMLEscapeString(to)) + `">` + text + `</a>` //nolint:gosec // escaped, and our own element
+}
+
+// ProductLink prints a product as a link to its page.
+func (f *frame) ProductLink(name string) template.HTML {
+	return f.noun(f.Ask("product", "p=", name), productHTML(name))
+}
+
+func productHTML(name string) template.HTML {
+	if name == "" {
+		return "no product"
+	}
+	return nameHTML(name)
+}
+
+// VersionLink prints a version of a product as a link to its page.
+func (f *frame) VersionLink(product, version string) template.HTML {
+	return f.noun(f.Ask("version", "p=", product, "v=", version), versionHTML(version))
+}
+
+func versionHTML(version string) template.HTML {
+	if version == "" {
+		return "no version"
+	}
+	return nameHTML(version)
+}
+
+// BuildsLink prints a product as a link to its builds: for a product that perhaps has none,
+// and so no page.
+func (f *frame) BuildsLink(product string) template.HTML {
+	if product == "" { // the list has no such filter
+		return productHTML(product)
+	}
+	return f.noun(f.Ask("builds", "product", product), productHTML(product))
+}
+
+// PersonLink prints who did something as a link to the builds of that person; "" if nobody is
+// named.
+func (f *frame) PersonLink(name string) template.HTML {
+	if name == "" {
+		return ""
+	}
+	return f.noun(f.Ask("builds", "who", name), nameHTML(name))
+}
+
+// FileLink prints the name of a file as a link to what has this name and id, both of which may
+// be empty.
+func (f *frame) FileLink(name, id string) template.HTML {
+	text := name
+	if name != "" && id != "" {
+		text += "/"
+	}
+	if text += id; text == "" {
+		return ""
+	}
+	if name == "" {
+		return f.noun(f.Ask("search", "q", text), idHTML(id))
+	}
+	return f.noun(f.Ask("search", "q", text), nameHTML(name))
 }
 
 // Here is the address of this page with other values in the query; an empty value

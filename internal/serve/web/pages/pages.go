@@ -53,9 +53,9 @@ func New(a *web.Acts) *Pages {
 		symbolicationPages{a.Catalog, a.Symbolication}.routes(),
 		publishPages{a.Stages, a.Forms, a.Catalog, a.Retention}.routes(),
 		home.routes(),
+		accountPages{a.Accounts, a.Now}.routes(),
 		prefPages{}.routes(),
 		loginPages{a.SignIns, a.BaseURL, a.Now, a.Log}.routes(),
-		accountPages{a.Accounts, a.Now}.routes(),
 		aboutPages{a.Version, a.Facts}.routes(),
 		docPages{}.routes(),
 	)
@@ -172,9 +172,23 @@ func (p *Pages) find(method string, segs []string) (rt *pageRoute, args []string
 	return nil, nil, allow
 }
 
+// Missing answers a browser that asks for an address that names nothing. below is what
+// relative links begin with if the address contains a token, or "". The error is for the log.
+func (p *Pages) Missing(w http.ResponseWriter, r *web.Request, below string) error {
+	return p.refuse(w, r, below, &web.Problem{
+		Word: "not-found", Detail: "this address names neither a page of this server nor a symbol file",
+		Next: "The address of a symbol file is such as /app.pdb/497B72F6390A44FC878E5A2D63B6CC4B1/app.pdb, " +
+			"or /buildid/adac45aa231bba3143d7af433767c61f31021c16/debuginfo.",
+	})
+}
+
 // Refuse answers with a page that says what is wrong. It returns an error for the log,
 // or nil if the client can do something about the problem.
 func (p *Pages) Refuse(w http.ResponseWriter, r *web.Request, err error) error {
+	return p.refuse(w, r, "", err)
+}
+
+func (p *Pages) refuse(w http.ResponseWriter, r *web.Request, below string, err error) error {
 	problem, logged, gone := r.Judge(err, p.log)
 	if gone {
 		return context.Canceled
@@ -213,7 +227,9 @@ func (p *Pages) Refuse(w http.ResponseWriter, r *web.Request, err error) error {
 		w.Header()["Www-Authenticate"] = r.Challenges
 	}
 	page := &reply{ResponseWriter: w, around: p.around}
-	return errors.Join(logged, page.show(r, status, "error", problem.Title(), v))
+	f := page.frame(r, problem.Title(), v)
+	f.stayBelow(r, below)
+	return errors.Join(logged, page.print(r, status, "error", f))
 }
 
 // errorView is what the page of an error shows.

@@ -39,7 +39,7 @@ type prefPages struct{}
 
 func (p prefPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "prefs", web.Anyone, "", p.showPrefs).explainedIn("web"),
+		page(http.MethodGet, "prefs", web.Anyone, "Account/Preferences", p.showPrefs).explainedIn("web"),
 		page(http.MethodPost, "prefs", web.Anyone, "", p.setPrefs),
 	}
 }

@@ -25,7 +25,7 @@ type productPages struct {
 
 func (p productPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "products", web.Anyone, "Products", p.products).explainedIn("web"),
+		page(http.MethodGet, "products", web.Anyone, "Builds/Products", p.products).explainedIn("web"),
 		page(http.MethodGet, "product", web.Anyone, "", p.product).explainedIn("web"),
 		page(http.MethodGet, "version", web.Anyone, "", p.version).explainedIn("web"),
 	}
@@ -47,13 +47,8 @@ func sorted(r *web.Request, keys ...string) (string, error) {
 // productsView is what the list of products shows.
 type productsView struct {
 	Head  []column
-	Rows  []productRow
+	Rows  []catalog.ProductFacts
 	Pages pages
-}
-
-type productRow struct {
-	catalog.ProductFacts
-	Link string
 }
 
 // products answers GET products.
@@ -71,12 +66,9 @@ func (p productPages) products(w *reply, r *web.Request, _ []string) error {
 		return badQuery(err)
 	}
 	f := w.frame(r, "Products", nil)
-	v := productsView{Pages: f.pager("products", next)}
+	v := productsView{Rows: list, Pages: f.pager("products", next)}
 	v.Head = f.columns(sort, "newest bytes",
 		"Product|name", "Versions||num", "Builds||num", "Files||num", "Size|bytes|num", "Newest|newest")
-	for _, x := range list {
-		v.Rows = append(v.Rows, productRow{x, link(r.Base, "product", nil, values("p=", x.Name))})
-	}
 	f.D = v
 	return w.print(r, http.StatusOK, "products", f)
 }
@@ -97,7 +89,7 @@ type productView struct {
 
 type versionRow struct {
 	catalog.VersionFacts
-	Link, TxLink string
+	TxLink string
 }
 
 // namedProduct returns the product that a request names, if the client may see it: others do
@@ -144,7 +136,7 @@ func (p productPages) product(w *reply, r *web.Request, _ []string) error {
 	v.Head = f.columns(vq.Sort, "newest bytes",
 		"Version|version", "Class", "Builds||num", "Files||num", "Size|bytes|num", "Newest|newest", "Build")
 	for _, x := range list {
-		v.Rows = append(v.Rows, versionRow{x, link(r.Base, "version", nil, values("p=", name, "v=", x.Version)), f.To("builds", x.NewestNumber)})
+		v.Rows = append(v.Rows, versionRow{x, f.To("builds", x.NewestNumber)})
 	}
 	if err := p.productPlot(r, &v); err != nil {
 		return err
@@ -177,7 +169,6 @@ func shownName(name string) string {
 // versionView is what the page of a version shows.
 type versionView struct {
 	Product, Version string
-	ProductLink      string
 	Transactions     []txRow
 	Files, Bytes     int64
 	Holds            []lifecycle.Hold
@@ -213,7 +204,7 @@ func (p productPages) version(w *reply, r *web.Request, _ []string) error {
 	q := r.URL.Query()
 	version := q.Get("v")
 	f := w.frame(r, shownName(product)+" "+version, nil)
-	v := versionView{Product: product, Version: version, With: q.Get("with"), ProductLink: link(r.Base, "product", nil, values("p=", product))}
+	v := versionView{Product: product, Version: version, With: q.Get("with")}
 	txs, err := p.depot.List(r.Context(), r.Scope(), depot.ListFilter{Product: &product, Version: version, Limit: web.ListRows})
 	if err != nil {
 		return err

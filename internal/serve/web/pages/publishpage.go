@@ -26,7 +26,7 @@ type publishPages struct {
 
 func (p publishPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "publish", web.MayPush, "Publish", p.askToPublish).explainedIn("web"),
+		page(http.MethodGet, "publish", web.MayPush, "Builds/Publish", p.askToPublish).explainedIn("web"),
 		longPage(http.MethodPost, "publish", web.MayPush, p.publishForm),
 		longPage(http.MethodPost, "publish/decide", web.MayPush, p.decidePublish),
 	}

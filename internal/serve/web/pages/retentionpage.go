@@ -20,7 +20,7 @@ type retentionPages struct {
 
 func (p retentionPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "retention", web.SeesAll, "Retention", p.showRetention).explainedIn("retention"),
+		page(http.MethodGet, "retention", web.SeesAll, "Operate/Retention", p.showRetention).explainedIn("retention"),
 		page(http.MethodPost, "retention/preview", web.MayChange, "", p.previewRetention),
 		page(http.MethodGet, "retention/*", web.SeesAll, "", p.showPlanned),
 		page(http.MethodPost, "retention/*/apply", web.IsAdmin, "", p.applyPlanned),

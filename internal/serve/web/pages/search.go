@@ -2,6 +2,8 @@ package pages
 
 import (
 	"errors"
+	"fmt"
+	"html/template"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -29,7 +31,7 @@ type catalogPages struct {
 
 func (p catalogPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "search", web.Anyone, "Search", p.search).explainedIn("web"),
+		page(http.MethodGet, "search", web.Anyone, "Files/Search", p.search).explainedIn("web"),
 	}
 }
 
@@ -119,6 +121,8 @@ type objectRow struct {
 	Added                      time.Time
 	From                       string // the upstream of a cached file
 	Transactions               []txLink
+	Newest                     template.HTML // product and version of the newest transaction: links to their pages
+	More                       string        // how many other transactions hold it, or ""
 }
 
 type txLink struct {
@@ -136,6 +140,15 @@ func (f *frame) objectRow(o depot.Found) objectRow {
 	}
 	for _, n := range o.Transactions[:min(maxShown, len(o.Transactions))] {
 		row.Transactions = append(row.Transactions, txLink{n, f.To("builds", n)})
+	}
+	if len(o.Transactions) > 0 {
+		row.Newest = f.ProductLink(o.Product) + " " + f.VersionLink(o.Product, o.Version)
+	}
+	switch more := len(o.Transactions) - maxShown; {
+	case len(o.Transactions) == catalog.ListedTransactions: // perhaps there are others
+		row.More = "and more"
+	case more > 0:
+		row.More = fmt.Sprintf("and %d more", more)
 	}
 	return row
 }

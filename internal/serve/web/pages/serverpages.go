@@ -28,11 +28,11 @@ type serverPages struct {
 
 func (p serverPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "missing", web.SeesAll, "Missing", p.misses).explainedIn("why"),
-		page(http.MethodGet, "jobs", web.SeesAll, "Jobs", p.queue).explainedIn("monitoring"),
+		page(http.MethodGet, "missing", web.SeesAll, "Files/Missing", p.misses).explainedIn("why"),
+		page(http.MethodGet, "jobs", web.SeesAll, "Operate/Jobs", p.queue).explainedIn("monitoring"),
 		page(http.MethodGet, "jobs/*", web.SeesAll, "", p.job),
 		page(http.MethodPost, "jobs/*/*", web.IsAdmin, "", p.actJob),
-		page(http.MethodGet, "upstreams", web.SeesAll, "Upstreams", p.upstreams).explainedIn("proxy"),
+		page(http.MethodGet, "upstreams", web.SeesAll, "Operate/Upstreams", p.upstreams).explainedIn("proxy"),
 		page(http.MethodPost, "upstreams", web.IsAdmin, "", p.actUpstream),
 	}
 }
@@ -222,7 +222,6 @@ func (p serverPages) queue(w *reply, r *web.Request, _ []string) error {
 type jobView struct {
 	jobRow
 	MayAct bool
-	Source string // the address of the object that it reads, or ""
 	Result string
 }
 
@@ -233,7 +232,7 @@ func (p serverPages) job(w *reply, r *web.Request, args []string) error {
 		return err
 	}
 	f := w.frame(r, "Job "+args[0], nil)
-	v := jobView{jobRow: p.jobRow(f, j), MayAct: r.Rights.Admin, Source: f.Ask("search", "q", j.Key)}
+	v := jobView{jobRow: p.jobRow(f, j), MayAct: r.Rights.Admin}
 	if j.Result != nil {
 		v.Result = j.Result.String()
 	}

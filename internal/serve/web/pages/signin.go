@@ -22,7 +22,7 @@ type loginPages struct {
 
 func (s loginPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "login", web.Anyone, "", s.showLogin).explainedIn("auth"),
+		page(http.MethodGet, "login", web.Anyone, "Account/Sign in", s.showLogin).explainedIn("auth"),
 		longPage(http.MethodPost, "login", web.Anyone, s.doLogin),
 		longPage(http.MethodGet, "login/ticket", web.Anyone, s.ticketLogin),
 		longPage(http.MethodGet, "login/oidc", web.Anyone, s.oidcLogin),
@@ -78,7 +78,6 @@ func (s loginPages) login(w *reply, r *web.Request, status int, next string, v l
 		v.OIDCLink = link(r.Base, "login", []string{"oidc"}, values("next", v.Next))
 	}
 	f := w.frame(r, "Sign in", v)
-	f.SignIn = "" // this is the page
 	return w.print(r, status, "login", f)
 }
 

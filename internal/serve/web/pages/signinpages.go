@@ -22,14 +22,14 @@ type accountPages struct {
 
 func (s accountPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "tokens", web.Anyone, "", s.listTokens).explainedIn("auth"),
+		page(http.MethodGet, "tokens", web.Anyone, "Account/Tokens", s.listTokens).explainedIn("auth"),
 		page(http.MethodPost, "tokens", web.Anyone, "", s.makeToken),
 		page(http.MethodGet, "tokens/*", web.Anyone, "", s.showToken),
 		page(http.MethodGet, "tokens/*/revoke", web.Anyone, "", s.confirmRevoke),
 		page(http.MethodPost, "tokens/*/revoke", web.Anyone, "", s.revokeToken),
-		page(http.MethodGet, "signins", web.Anyone, "", s.listSignIns).explainedIn("auth"), //nolint:misspell // a word of addresses
-		page(http.MethodPost, "signins/*/end", web.Anyone, "", s.endSignIn),                //nolint:misspell // as above
-		page(http.MethodGet, "audit", web.IsAdmin, "Audit", s.audit).explainedIn("auth"),
+		page(http.MethodGet, "signins", web.Anyone, "Account/Sign-ins", s.listSignIns).explainedIn("auth"), //nolint:misspell // a word of addresses
+		page(http.MethodPost, "signins/*/end", web.Anyone, "", s.endSignIn),                                //nolint:misspell // as above
+		page(http.MethodGet, "audit", web.IsAdmin, "Operate/Audit", s.audit).explainedIn("auth"),
 	}
 }
 

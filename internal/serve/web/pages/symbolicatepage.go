@@ -21,7 +21,7 @@ type symbolicationPages struct {
 
 func (p symbolicationPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "symbolicate", web.Anyone, "Symbolicate", p.askForStack).explainedIn("symbolication"),
+		page(http.MethodGet, "symbolicate", web.Anyone, "Tools/Symbolicate", p.askForStack).explainedIn("symbolication"),
 		longPage(http.MethodPost, "symbolicate", web.Anyone, p.fillStack),
 		longPage(http.MethodGet, "file/*/functions", web.Anyone, p.listFunctions),
 	}

@@ -21,7 +21,7 @@ type tracePages struct {
 
 func (p tracePages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "trace", web.Anyone, "Trace", p.tracePage).explainedIn("why"),
+		page(http.MethodGet, "trace", web.Anyone, "Tools/Trace", p.tracePage).explainedIn("why"),
 		longPage(http.MethodPost, "trace", web.Anyone, p.traceLogPage),
 		page(http.MethodPost, "trace/ask", web.SeesAll, "", p.askPage),
 	}

@@ -103,6 +103,16 @@
     follow();
   }
 
+  // Menus of the navigation close with the key Escape, and when something else is pressed or
+  // has the focus.
+  const leave = (e) => {
+    const menu = document.querySelector("nav details[open]");
+    if (!menu || (e.key ? e.key !== "Escape" : menu.contains(e.target))) return;
+    menu.open = false;
+    if (e.key) menu.firstElementChild.focus();
+  };
+  for (const what of ["click", "focusin", "keydown"]) document.addEventListener(what, leave);
+
   // The key "/" leads to the search.
   document.addEventListener("keydown", (e) => {
     if (e.key !== "/" || e.ctrlKey || e.altKey || e.metaKey || document.documentElement.dataset.keys === "off") return;
