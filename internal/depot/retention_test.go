@@ -149,6 +149,10 @@ func TestRetention(t *testing.T) {
 		if _, err := d.Retention.Preview(ctx, "anna"); !errors.Is(err, lifecycle.ErrNoPolicy) {
 			t.Errorf("preview without a policy: %v, want the error %v", err, lifecycle.ErrNoPolicy)
 		}
+		var fault *retention.Fault
+		if _, err := d.Retention.Try(ctx, "p", []byte("retention:\n  brake: 1\n")); !errors.As(err, &fault) || fault.Line != 2 {
+			t.Errorf("a policy that is not valid: %v, want its fault in line 2", err)
+		}
 		var files [][]file
 		var paths [][]string
 		for v := range byte(4) {
@@ -158,6 +162,13 @@ func TestRetention(t *testing.T) {
 			pushBuild(t, d, stage.Labels{Product: "G", Version: fmt.Sprint(v), Branch: "main", Class: "nightly"}, f)
 		}
 		c.move(10 * day)
+		tried, err := d.Retention.Try(ctx, "p", []byte("retention: {classes: [{name: nightly, keep_last: 1}]}"))
+		if err != nil || !slices.Equal(numbersOf(tried), []int64{1, 2, 3}) {
+			t.Errorf("another policy would remove %v, %v; want 1, 2 and 3", numbersOf(tried), err)
+		}
+		if _, err := d.Retention.Planned(ctx, tried.Ticket.Number); !errors.Is(err, lifecycle.ErrNoPlan) {
+			t.Errorf("the plan of a policy that was tried: %v, want none stored", err)
+		}
 		setPolicy(t, d, "classes: [{name: nightly, keep_last: 2}, {name: release}]", "trash: 7d", "brake: 50%")
 		p := preview(t, d)
 		if got := numbersOf(p); !slices.Equal(got, []int64{1, 2}) || len(p.Brake) != 0 || p.FreesNow.Stored != 0 || p.Frees.Stored == 0 {

@@ -50,7 +50,7 @@ func (p *tab) main() string {
 	return eval[string](p, `document.querySelector("main").innerText`)
 }
 
-// TestRetention: the page of a plan says what would go and how many bytes come free; one
+// TestRetention: the page of a plan says what it removes and how many bytes it frees; one
 // that is stale removes nothing and says so; one that is applied, by its number, frees
 // what was said.
 func TestRetention(t *testing.T) {
@@ -85,7 +85,7 @@ func TestRetention(t *testing.T) {
 		if err := json.Unmarshal(body, &o); status != 200 || err != nil {
 			t.Fatalf("the plan %s in the API: status %d, %v; want 200\n%s", plan, status, err, body)
 		}
-		if size, text := fmt.Sprintf("%.1f MiB come free", float64(o.Frees)/(1<<20)), p.main(); !strings.Contains(text, fmt.Sprint(o.Builds, " builds go")) || !strings.Contains(text, size) {
+		if size, text := fmt.Sprintf("frees %.1f MiB", float64(o.Frees)/(1<<20)), p.main(); !strings.Contains(text, fmt.Sprint("removes ", o.Builds, " builds")) || !strings.Contains(text, size) {
 			t.Errorf("the plan frees %d bytes of %d builds, the page says %q; want %s", o.Frees, o.Builds, text, size)
 		}
 		return plan, o.Frees
@@ -297,7 +297,7 @@ func TestKeyboardOnly(t *testing.T) {
 	if text := p.main(); !strings.Contains(text, "The build was removed.") {
 		t.Errorf("after the removal was confirmed the page says %q, want that", text)
 	}
-	if out := s.run("list", "--json"); regexp.MustCompile(`"number":1,`).MatchString(out) {
+	if out := s.run("list", "--json"); regexp.MustCompile(`"build":1,`).MatchString(out) {
 		t.Errorf("build 1 is still listed:\n%s", out)
 	}
 	p.tabTo("nav > ul > li:last-child summary")

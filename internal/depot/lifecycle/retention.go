@@ -207,6 +207,22 @@ func (r *Retention) plan(ctx context.Context) (*Preview, error) {
 	if p.Number == 0 {
 		return nil, ErrNoPolicy
 	}
+	return r.planOf(ctx, p)
+}
+
+// Try checks the text of a policy and computes what the policy would remove now if it were
+// in force. Try stores neither the policy nor the plan. file names the text in error
+// messages; a text that is not valid is a *retention.Fault, or several that are joined.
+func (r *Retention) Try(ctx context.Context, file string, text []byte) (*Preview, error) {
+	p, err := retention.Parse(file, text)
+	if err != nil {
+		return nil, err
+	}
+	return r.planOf(ctx, PolicyInForce{Policy: p, Text: string(text)})
+}
+
+// planOf computes the plan of a policy for now.
+func (r *Retention) planOf(ctx context.Context, p PolicyInForce) (*Preview, error) {
 	s, generation, err := r.Snapshot(ctx)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ type Depot interface {
 type Policies interface {
 	Policy(ctx context.Context) (lifecycle.PolicyInForce, error)
 	SetPolicy(ctx context.Context, file string, text []byte, who string, before int64) (lifecycle.PolicyInForce, error)
+	Try(ctx context.Context, file string, text []byte) (*lifecycle.Preview, error)
 	Preview(ctx context.Context, who string) (*lifecycle.Preview, error)
 	Planned(ctx context.Context, number string) (*lifecycle.Preview, error)
 	Apply(ctx context.Context, number string, yesRemove int, who string) (lifecycle.Applied, error)

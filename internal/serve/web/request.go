@@ -195,11 +195,11 @@ func (r *Request) MayOpen(n Need) error {
 	case SeesAll:
 		ok, text = r.Rights.All, "this needs the right to read all products: use a token that was made without --product"
 	case MayChange:
-		ok, text = r.Rights.Write && !r.Identity.Exchanged, "this page is for those who may change a product: for tokens with the scope write"
+		ok, text = r.Rights.Write && !r.Identity.Exchanged, "this needs the right to change a product: a token with the scope write"
 	case MayPush:
-		ok, text = r.WritesAny, "this page is for those who may add files to a product: for tokens with the scope write"
+		ok, text = r.WritesAny, "this needs the right to add files to a product: a token with the scope write"
 	case IsAdmin:
-		ok, text = r.Rights.Admin, "this page is for administrators: for tokens with the scope admin"
+		ok, text = r.Rights.Admin, "this needs the rights of an administrator: a token with the scope admin"
 	}
 	switch {
 	case ok:

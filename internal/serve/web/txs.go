@@ -123,7 +123,7 @@ func (a *Transactions) Change(r *Request, t depot.Transaction, q *wire.Transacti
 		return out, err
 	}
 	if q.Unhold != nil && !r.Rights.Admin {
-		return out, &Problem{Word: "forbidden", Detail: "only a token with the scope admin releases holds"}
+		return out, &Problem{Word: "forbidden", Detail: "only a token with the scope admin removes holds"}
 	}
 	if c := r.Identity.Uploads.Class; q.Class != "" && c != "" && q.Class != c {
 		return out, &Problem{
@@ -257,6 +257,19 @@ func (a *Transactions) Visible(r *Request, numbers []int64) []int64 {
 		}
 	}
 	return out
+}
+
+// SetPolicy puts the text of a policy into force for an administrator, as Policies.SetPolicy
+// does. The error is a problem.
+func SetPolicy(r *Request, of Policies, log *slog.Logger, text []byte, before int64) (p lifecycle.PolicyInForce, err error) {
+	if err := r.May(Administer); err != nil {
+		return p, err
+	}
+	if p, err = of.SetPolicy(r.Context(), "policy", text, r.Name, before); err != nil {
+		return p, RetentionProblem(err)
+	}
+	log.Info("the retention policy was set", "request", r.ID, "by", r.Name, "number", p.Number, "hash", p.Policy.Hash())
+	return p, nil
 }
 
 // RetentionProblem returns the problem that an error of retention is.

@@ -70,11 +70,10 @@ func (a retentionAPI) setRules(w http.ResponseWriter, r *web.Request, _ []string
 		return err
 	}
 	r.Allow(web.AnswerTime)
-	p, err := a.policies.SetPolicy(r.Context(), "policy", text, r.Name, before)
+	p, err := web.SetPolicy(r, a.policies, a.log, text, before)
 	if err != nil {
-		return web.RetentionProblem(err)
+		return err
 	}
-	a.log.Info("the retention policy was set", "request", r.ID, "by", r.Name, "number", p.Number, "hash", p.Policy.Hash())
 	w.Header().Set("Etag", etag(p))
 	return web.WriteJSON(w, http.StatusOK, display.NewPolicy(p))
 }

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -225,6 +226,7 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 		if v.Classes, err = classes(r.Context(), p.policies); err != nil {
 			return err
 		}
+		v.Classes = slices.DeleteFunc(v.Classes, func(class string) bool { return class == t.Class })
 	}
 	f.Notice = notices[r.URL.Query().Get("done")]
 	if left, err := strconv.ParseUint(r.URL.Query().Get("left"), 10, 31); err == nil && f.Notice != "" {
@@ -238,11 +240,11 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 var notices = map[string]string{
 	"published": "The files were published.", "abandoned": "Nothing was published: the files were dropped.",
 	"again":    "This build has the same labels and files already: nothing was added.",
-	"promoted": "The build was promoted.", "held": "The build is held.",
-	"released": "The hold was released.", "restored": "The build was restored.",
+	"promoted": "The build was promoted.", "held": "The build is on hold.",
+	"released": "The hold was removed.", "restored": "The build was restored.",
 	"removed": "The build was removed.", "purged": "The build was purged.",
 	"commented": "The comment was changed.", "revoked": "It was revoked.",
-	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.",
+	"applied": "The plan was applied.", "policy": "The policy was saved. Nothing was removed.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.",
 	"forget": "The misses of the upstream were forgotten.", "ended": "The sign-in was ended.",
 	"probe":  "The upstream was asked, and answered.",
 	"failed": "The upstream was asked, and did not answer: see its last error.",

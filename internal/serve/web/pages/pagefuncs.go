@@ -26,8 +26,8 @@ var pageFuncs = template.FuncMap{
 
 // keptWords says why a plan keeps transactions, by the word of retention.Reason.
 var keptWords = map[string]string{
-	"hold": "held", "no rule": "of a class without rules", "young": "younger than min_age", "last": "among the last (keep_last)",
-	"within": "young enough (keep_within)", "used": "used lately (keep_used)", "ref": "needed by another",
+	"hold": "on hold", "no rule": "in a class without rules", "young": "newer than min_age", "last": "among the newest (keep_last)",
+	"within": "recent enough (keep_within)", "used": "read recently (keep_used)", "ref": "needed by another build",
 }
 
 // keptText says why a plan keeps transactions.

@@ -212,6 +212,10 @@ func (p *Pages) refuse(w http.ResponseWriter, r *web.Request, below string, err 
 	case problem.Word == "credentials":
 		v.Whose = "You are not signed in."
 		v.Rest = "The server takes a token as the password of any user name; symdepot token new --name NAME makes one."
+		v.SignIn = p.signIn(r)
+	case problem.Word == "forbidden":
+		v.Whose, v.Rest = whoIs(r)
+		v.SignIn = p.signIn(r)
 	default:
 		v.Whose = "The request cannot be carried out as it is."
 	}
@@ -232,6 +236,29 @@ func (p *Pages) refuse(w http.ResponseWriter, r *web.Request, below string, err 
 	return errors.Join(logged, page.print(r, status, "error", f))
 }
 
+// signIn is the address of the page for signing in, which leads back to a page that can be
+// read again; "" if nobody can sign in.
+func (p *Pages) signIn(r *web.Request) string {
+	switch {
+	case !p.around.signsIn || len(r.Challenges) == 0 || r.PathToken != "":
+		return ""
+	case r.Method == http.MethodPost:
+		return link(r.Base, "login", nil, nil)
+	}
+	return link(r.Base, "login", nil, values("next", r.Next()))
+}
+
+// whoIs says who the client of a refused request is, and where other credentials go.
+func whoIs(r *web.Request) (who, next string) {
+	switch {
+	case !r.Anonymous:
+		return "You are signed in as " + plainName(r.Name) + ".", "Use credentials that have the right, or ask an administrator for it."
+	case len(r.Challenges) > 0:
+		return "You are not signed in.", "Tools send a token as a bearer token, or as the password of any user name."
+	}
+	return "This server has no credentials configured.", "Run the symdepot command on the machine with the depot, or start the server with --auth."
+}
+
 // errorView is what the page of an error shows.
 type errorView struct {
 	Title, Detail string
@@ -240,4 +267,5 @@ type errorView struct {
 	Fields        map[string]string
 	Status        int
 	Request       string
+	SignIn        string // the address where other credentials go, or ""
 }

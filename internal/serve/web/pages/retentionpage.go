@@ -1,13 +1,18 @@
 package pages
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
+	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
 
@@ -21,6 +26,7 @@ type retentionPages struct {
 func (p retentionPages) routes() []pageRoute {
 	return []pageRoute{
 		page(http.MethodGet, "retention", web.SeesAll, "Operate/Retention", p.showRetention).explainedIn("retention"),
+		page(http.MethodPost, "retention", web.IsAdmin, "", p.editPolicy),
 		page(http.MethodPost, "retention/preview", web.MayChange, "", p.previewRetention),
 		page(http.MethodGet, "retention/*", web.SeesAll, "", p.showPlanned),
 		page(http.MethodPost, "retention/*/apply", web.IsAdmin, "", p.applyPlanned),
@@ -33,6 +39,52 @@ type retentionView struct {
 	Set        bool
 	Runs       []lifecycle.RetentionRun
 	MayPreview bool
+	Editor     *policyEditor // nil: the client may not change the policy
+	NoSignIn   bool          // no credentials are configured: nobody is an administrator
+}
+
+// policyEditor is a text that may become the policy.
+type policyEditor struct {
+	Text   string
+	Before int64  // the number of the policy that the text replaces
+	Hash   string // of a text that was previewed, without faults; or ""
+	Plan   *planView
+	Faults []display.PolicyFault
+	Said   string          // why nothing was saved
+	Theirs *display.Policy // the policy that somebody else has set meanwhile
+	Starts []startingPoint
+}
+
+// startingPoint is a policy to begin with.
+type startingPoint struct{ Word, Label, Text string }
+
+// startingPoints are offered as long as no policy is set.
+var startingPoints = []startingPoint{
+	{"nightly", "Releases and nightly builds", `# Builds of the branches release/… are kept forever. A build of the branch main is kept if it is
+# one of the 20 newest of its product, at most 14 days old, or was read in the last 30 days.
+retention:
+  classes:
+    - {name: release, match: {branch: "release/*"}}
+    - {name: nightly, match: {branch: main}, keep_last: 20, keep_within: 14d, keep_used: 30d}
+  default: forever
+  trash: 7d
+`},
+	{"forever", "Keep everything", `# Every build is kept. What somebody removes can be restored for 30 days.
+retention:
+  default: forever
+  trash: 30d
+`},
+	{"cap", "A limit for the disk", `# All builds together take at most 500 GiB. Above that, the least recently read builds are
+# removed. Releases and the newest build of each product are kept.
+retention:
+  classes:
+    - {name: release, match: {branch: "release/*"}}
+    - {name: other, keep_within: 3650d}
+  default: other
+  cap: 500GiB
+  floor: 1
+  trash: 1d
+`},
 }
 
 // shownRuns is how many runs the page names.
@@ -44,13 +96,102 @@ func (p retentionPages) showRetention(w *reply, r *web.Request, _ []string) erro
 	if err != nil {
 		return err
 	}
-	v := retentionView{Policy: display.NewPolicy(policy), Set: policy.Number > 0, MayPreview: r.MayOpen(web.MayChange) == nil}
+	f := w.frame(r, "Retention", nil)
+	f.Notice = notices[r.URL.Query().Get("done")]
+	var e *policyEditor
+	if r.Rights.Admin {
+		e = &policyEditor{Text: policy.Text, Before: policy.Number}
+		for _, s := range startingPoints {
+			if s.Word == r.URL.Query().Get("start") && policy.Number == 0 {
+				e.Text = s.Text
+			}
+		}
+	}
+	return p.print(w, r, http.StatusOK, f, policy, e)
+}
+
+// print answers with the page about a policy.
+func (p retentionPages) print(w *reply, r *web.Request, status int, f *frame, policy lifecycle.PolicyInForce, e *policyEditor) (err error) {
+	v := retentionView{
+		Policy: display.NewPolicy(policy), Set: policy.Number > 0, MayPreview: r.MayOpen(web.MayChange) == nil, Editor: e,
+		NoSignIn: len(r.Challenges) == 0,
+	}
+	if e != nil && !v.Set {
+		e.Starts = startingPoints
+	}
 	if v.Runs, err = p.policies.Runs(r.Context(), 0, shownRuns); err != nil {
 		return err
 	}
-	f := w.frame(r, "Retention", v)
-	f.Notice = notices[r.URL.Query().Get("done")]
-	return w.print(r, http.StatusOK, "retention", f)
+	f.D = v
+	return w.print(r, status, "retention", f)
+}
+
+// maxPolicyForm limits the form with a policy: a line end takes six bytes in it.
+const maxPolicyForm = 6 * retention.MaxPolicyBytes
+
+// editPolicy answers POST retention: it shows what the policy in the form would remove, or
+// saves the policy if that was shown.
+func (p retentionPages) editPolicy(w *reply, r *web.Request, _ []string) error {
+	form, err := readLongForm(r, maxPolicyForm)
+	if err != nil {
+		return err
+	}
+	e := &policyEditor{Text: strings.ReplaceAll(form.Get("text"), "\r\n", "\n")}
+	if e.Before, err = strconv.ParseInt(form.Get("before"), 10, 64); err != nil || e.Before < 0 {
+		return web.BadMember("the number of the policy is not valid", "before", "a number of 0 or more is expected")
+	}
+	policy, err := p.policies.Policy(r.Context())
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte(e.Text))
+	hash := hex.EncodeToString(sum[:])
+	changed := policy.Number != e.Before
+	if form.Get("act") == "save" && !changed {
+		if form.Get("hash") == hash {
+			switch _, err := web.SetPolicy(r, p.policies, p.log, []byte(e.Text), e.Before); {
+			case err == nil:
+				return seeOther(w, r, link(r.Base, "retention", nil, values("done", "policy")))
+			case web.AsProblem(err) == nil || web.AsProblem(err).Word != wire.ProblemChanged:
+				return err
+			}
+			changed = true
+			if policy, err = p.policies.Policy(r.Context()); err != nil {
+				return err
+			}
+		} else {
+			e.Said = "Nothing was saved: the text was changed after its preview. This is the preview of the text as it is now."
+		}
+	}
+	f, status := w.frame(r, "Retention", nil), http.StatusOK
+	if changed {
+		theirs := display.NewPolicy(policy)
+		e.Theirs, e.Before, status = &theirs, policy.Number, http.StatusConflict
+	} else if err := p.try(r, f, e); err != nil {
+		return err
+	} else if e.Hash = hash; len(e.Faults) > 0 {
+		e.Hash, e.Said, status = "", "", http.StatusUnprocessableEntity
+	}
+	return p.print(w, r, status, f, policy, e)
+}
+
+// try checks the text of an editor, and computes what the policy would remove.
+func (p retentionPages) try(r *web.Request, f *frame, e *policyEditor) error {
+	done, err := p.computing.Enter(r)
+	if err != nil {
+		return err
+	}
+	plan, err := p.policies.Try(r.Context(), "policy", []byte(e.Text))
+	done()
+	if problem := web.AsProblem(web.RetentionProblem(err)); problem != nil && problem.Word == "query" {
+		e.Faults = display.NewPolicyCheck("policy", nil, err).Faults
+		return nil
+	}
+	if err != nil {
+		return web.RetentionProblem(err)
+	}
+	e.Plan = f.planned(plan)
+	return nil
 }
 
 // previewRetention answers POST retention/preview: it makes a plan, and leads to its
@@ -76,7 +217,6 @@ type planView struct {
 	display.Plan
 	Rows     []planRow
 	More     int
-	Held     bool // the brake holds it
 	MayApply bool
 	Trash    time.Duration
 }
@@ -102,8 +242,15 @@ func (p retentionPages) showPlanned(w *reply, r *web.Request, args []string) err
 		return web.RetentionProblem(err)
 	}
 	f := w.frame(r, "Plan "+plan.Ticket.Number, nil)
-	v := planView{Plan: display.NewPlan(plan), MayApply: r.Rights.Admin}
-	v.Trash, v.Held = time.Duration(v.Plan.Trash)*time.Second, len(v.Brake) > 0
+	v := f.planned(plan)
+	v.MayApply, f.D = r.Rights.Admin, v
+	return w.print(r, http.StatusOK, "plan", f)
+}
+
+// planned describes a plan.
+func (f *frame) planned(plan *lifecycle.Preview) *planView {
+	v := &planView{Plan: display.NewPlan(plan)}
+	v.Trash = time.Duration(v.Plan.Trash) * time.Second
 	for i, x := range v.Removes {
 		if i == shownRemoves {
 			v.More = len(v.Removes) - i
@@ -111,8 +258,7 @@ func (p retentionPages) showPlanned(w *reply, r *web.Request, args []string) err
 		}
 		v.Rows = append(v.Rows, planRow{x, f.To("builds", x.Transaction), v.Now.Sub(x.Time)})
 	}
-	f.D = v
-	return w.print(r, http.StatusOK, "plan", f)
+	return v
 }
 
 // applyPlanned answers POST retention/PLAN/apply: it removes what the page of the plan
