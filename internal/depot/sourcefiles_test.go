@@ -407,8 +407,8 @@ func TestSourceNames(t *testing.T) {
 			t.Errorf("pages: %+v, want %+v", paged, all)
 		}
 		i := slices.IndexFunc(all, func(s sourcefiles.SourceName) bool { return sources.Canonical(s.Name) == progSource })
-		if i < 0 || all[i].State != "held" || all[i].Size != 4 || all[i].Ref != blob.Sum([]byte("text")) {
-			t.Errorf("names %+v, want prog.c held with 4 bytes", all)
+		if i < 0 || all[i].State != "here" || all[i].Size != 4 || all[i].Ref != blob.Sum([]byte("text")) {
+			t.Errorf("names %+v, want prog.c here with 4 bytes", all)
 		}
 		for _, c := range [][2]int{{n, 10}, {n + 100, 10}, {0, 0}} {
 			if list, total, _, err := d.Sources.Names(t.Context(), answer.Scope{}, ref, c[0], c[1]); err != nil || len(list) != 0 || total != n {

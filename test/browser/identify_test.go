@@ -73,8 +73,8 @@ func TestDropLargePDB(t *testing.T) {
 		eval[int](p, drop)
 		p.until(`document.querySelector("article .pairs") !== null`)
 		text := eval[string](p, `document.querySelector("main").innerText`)
-		if !strings.Contains(strings.ReplaceAll(text, "\u200b", ""), pdbID) || !strings.Contains(text, "large.pdb") || !strings.Contains(text, "held") {
-			t.Errorf("dropped on %s: the page says %q; want the id of the PDB, held", from, text)
+		if !strings.Contains(strings.ReplaceAll(text, "\u200b", ""), pdbID) || !strings.Contains(text, "large.pdb") || !strings.Contains(text, "in the depot") {
+			t.Errorf("dropped on %s: the page says %q; want the id of the PDB, in the depot", from, text)
 		}
 		if sent := eval[int](p, `+sessionStorage.sent`); sent <= 0 || sent >= 8<<20 {
 			t.Errorf("dropped on %s: %d bytes were sent, want less than 8 MiB", from, sent)
@@ -137,10 +137,10 @@ func TestDumpVerdicts(t *testing.T) {
 			}
 			for _, row := range eval[[]string](p, modules) {
 				name, verdict, _ := strings.Cut(row, ": ")
-				want := "missing, of others"
+				want := "missing, third-party module"
 				switch name {
 				case held:
-					want = "held"
+					want = "in the depot"
 				case "linux-vdso.so.1":
 					want = "part of the kernel"
 				}

@@ -58,7 +58,7 @@ type File struct {
 
 	Source     blob.Ref      // the content itself, or the one from which it was derived
 	Product    string        // of the upstream, while the file is being downloaded
-	Kept       string        // of a source: "embedded", "bundle", "held" or "in place"
+	Kept       string        // of a source: "embedded", "bundle", "here" or "in place"
 	Cached     bool          // no transaction holds it
 	SymCacheOf *symcache.Key // of a SymCache file: the PDB from which it was made
 	Packed     bool          // it cannot be compressed further

@@ -78,7 +78,7 @@ type Partner struct {
 	Role string   `json:"role"` // executable, debug, symbols, sources or other
 	Name string   `json:"name"`
 	ID   string   `json:"id"`
-	Held []Listed `json:"held"`
+	Held []Listed `json:"here"`
 }
 
 // EntryForm is what was made of a content, or could not be made, in JSON.

@@ -32,7 +32,7 @@ func (p *IdentifiedPrinter) Begin(w io.Writer, held bool) {
 	case p.Sources:
 		columns = []string{"ID", "CHECKSUM", "TEXT", "SOURCE FILE", "PATH"}
 	case held:
-		columns = append(columns, "HELD")
+		columns = append(columns, "IN DEPOT")
 	}
 	p.table = term.NewTable(p.w, columns...)
 }

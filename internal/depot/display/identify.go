@@ -34,7 +34,7 @@ type ObjectAnswer struct {
 	Spellings []Spelling `json:"spellings,omitempty"`
 	// Held are the files of the depot, and those of watched folders. Whether they have the
 	// same bytes is known only if all bytes were sent, and of watched ones never.
-	Held []Found `json:"held"`
+	Held []Found `json:"here"`
 }
 
 // Spelling is a spelling of an id, and who has it.
@@ -116,7 +116,7 @@ func (d *DumpAnswer) Table(w io.Writer) error {
 	return err
 }
 
-// TotalsText lists the numbers of modules by verdict, such as ": 12 held, 1 missing, ours".
+// TotalsText lists the numbers of modules by verdict, such as ": 12 in the depot; 1 missing, your module".
 func (d *DumpAnswer) TotalsText() string {
 	var parts []string
 	for _, v := range needed.Verdicts {

@@ -187,7 +187,7 @@ func causeOf(t *why.Trace) *cause {
 // noText is the cause of requests for a source file of which the depot has no text.
 func noText(is func(*why.Trace) bool) cause {
 	return cause{
-		word: "no-text", is: is, text: says("the debug information names this source, but its text is not held"),
+		word: "no-text", is: is, text: says("the debug information names this source, but its text is not here"),
 		remedy: func(q Traced, _ *why.Trace) (text, command string) {
 			return byOwner(q, "add the build again with its sources"), ownerCommand(q, "symdepot add --sources DIR FOLDER-OF-THE-BUILD")
 		},

@@ -94,7 +94,7 @@ var outcomeTexts = map[answer.LookupOutcome]string{
 	answer.CachedOtherName: "only a downloaded file of another name has the id; upstreams are asked first",
 	answer.NoSection:       "the file has no such section",
 	answer.NotNamed:        "its debug information does not name the source",
-	answer.NoText:          "its debug information names the source, but no text is held",
+	answer.NoText:          "its debug information names the source, but its text is not here",
 	answer.Away:            "it is in the index, but the folder is away",
 	answer.Changed:         "it has changed or gone since it was indexed",
 }

@@ -20,8 +20,8 @@ type Verdict string
 
 // The verdicts, the best first.
 const (
-	// VerdictHeld: the debug information, or the program if no other file is known.
-	VerdictHeld Verdict = "held"
+	// VerdictHere: the debug information, or the program if no other file is known.
+	VerdictHere Verdict = "here"
 	// VerdictStripped: the program, but not its debug information.
 	VerdictStripped Verdict = "stripped"
 	// VerdictOtherBuild: debug information of the same name with another id; or, if
@@ -39,24 +39,24 @@ const (
 )
 
 // Verdicts are all verdicts, in the order of their constants.
-var Verdicts = []Verdict{VerdictHeld, VerdictStripped, VerdictOtherBuild, VerdictOurs, VerdictOthers, VerdictNoID, VerdictKernel}
+var Verdicts = []Verdict{VerdictHere, VerdictStripped, VerdictOtherBuild, VerdictOurs, VerdictOthers, VerdictNoID, VerdictKernel}
 
 // Missing reports whether a debugger misses a file.
-func (v Verdict) Missing() bool { return v != VerdictHeld && v != VerdictNoID && v != VerdictKernel }
+func (v Verdict) Missing() bool { return v != VerdictHere && v != VerdictNoID && v != VerdictKernel }
 
 // Text returns the verdict in words.
 func (v Verdict) Text() string {
 	switch v {
-	case VerdictHeld:
-		return "held"
+	case VerdictHere:
+		return "in the depot"
 	case VerdictStripped:
 		return "program only, without debug information"
 	case VerdictOtherBuild:
-		return "another build is held"
+		return "another build is in the depot"
 	case VerdictOurs:
-		return "missing, ours"
+		return "missing, your module"
 	case VerdictOthers:
-		return "missing, of others"
+		return "missing, third-party module"
 	case VerdictKernel:
 		return "part of the kernel"
 	}
@@ -75,7 +75,7 @@ var _ Depot = depot.Finder{}
 type FileState struct {
 	Want
 	Part   string `json:"part,omitempty"` // as Want.What
-	Held   bool   `json:"held"`
+	Held   bool   `json:"here"`
 	SHA256 string `json:"sha256,omitempty"` // of the held file; empty in a served folder
 	Size   int64  `json:"size,omitempty"`
 	// Features are the kinds of information in the held file, as words.
@@ -146,7 +146,7 @@ func judge(ctx context.Context, d Depot, scope answer.Scope, name string, wants 
 	case len(wants) == 0:
 		return m, nil
 	case held || program && !needsMore:
-		m.Verdict = VerdictHeld
+		m.Verdict = VerdictHere
 	case program:
 		m.Verdict = VerdictStripped
 	case isVDSO(name):

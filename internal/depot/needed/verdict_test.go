@@ -54,7 +54,7 @@ func TestVerdicts(t *testing.T) {
 		m     dump.Module
 		want  Verdict
 	}{
-		{"the PDB", []string{"pdb/hello-x64.pdb"}, held, VerdictHeld},
+		{"the PDB", []string{"pdb/hello-x64.pdb"}, held, VerdictHere},
 		{"the PDB of another age", []string{"pdb/hello-x64.pdb"}, older, VerdictOtherBuild},
 		{"the PDB of another build", []string{"pdb/hello-x64.pdb"}, other, VerdictOtherBuild},
 		{"the program of another build", []string{"pdb/hello-x64.exe"}, other, VerdictOurs},
@@ -63,14 +63,14 @@ func TestVerdicts(t *testing.T) {
 		{"another build of a program without debug information", []string{"pdb/hello-x64.exe"}, program, VerdictOtherBuild},
 		{"no id", []string{"pdb/hello-x64.exe"}, dump.Module{Name: "hello-x64.exe"}, VerdictNoID},
 		{"a program without its debug file", []string{"elf/prog-sha1.stripped"}, stripped, VerdictStripped},
-		{"a program and its debug file", []string{"elf/prog-sha1.stripped", "elf/prog-sha1.debug"}, stripped, VerdictHeld},
-		{"the debug file alone", []string{"elf/prog-sha1.debug"}, stripped, VerdictHeld},
-		{"a program with debug information", []string{"elf/prog-sha1"}, stripped, VerdictHeld},
+		{"a program and its debug file", []string{"elf/prog-sha1.stripped", "elf/prog-sha1.debug"}, stripped, VerdictHere},
+		{"the debug file alone", []string{"elf/prog-sha1.debug"}, stripped, VerdictHere},
+		{"a program with debug information", []string{"elf/prog-sha1"}, stripped, VerdictHere},
 		{"a debug file of another build", []string{"elf/prog-sha1.debug"}, dump.Module{Name: "prog-sha1", BuildID: "00112233445566778899aabbccddeeff00112233"}, VerdictOtherBuild},
 		{"the dSYM of another build", []string{"macho/app-arm64.dSYM/Contents/Resources/DWARF/app-arm64"}, dump.Module{Name: "app-arm64", UUID: guid}, VerdictOtherBuild},
 		{"the vDSO", []string{"elf/prog-sha1"}, vdso, VerdictKernel},
 		{"the vDSO of 32 bits", nil, dump.Module{Name: "linux-gate.so", BuildID: vdso.BuildID}, VerdictKernel},
-		{"a vDSO that somebody has added", []string{"elf/prog-sha1"}, dump.Module{Name: "linux-vdso.so.1", BuildID: stripped.BuildID}, VerdictHeld},
+		{"a vDSO that somebody has added", []string{"elf/prog-sha1"}, dump.Module{Name: "linux-vdso.so.1", BuildID: stripped.BuildID}, VerdictHere},
 	} {
 		d := openDepot(t, c.files...)
 		list, err := Judge(t.Context(), depot.FinderIn(d), answer.Scope{}, &dump.Dump{Modules: []dump.Module{c.m}})
@@ -138,7 +138,7 @@ func TestVerdictOfTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := JudgeWant(t.Context(), depot.FinderIn(d), answer.Scope{}, w)
-	if err != nil || m.Verdict != VerdictHeld || m.Files[0].Size != int64(len(b)) || m.Files[0].SHA256 != "" {
+	if err != nil || m.Verdict != VerdictHere || m.Files[0].Size != int64(len(b)) || m.Files[0].SHA256 != "" {
 		t.Errorf("a PDB of a served folder: %+v, %v; want it held, without SHA-256", m, err)
 	}
 	if m, err = JudgeWant(t.Context(), depot.FinderIn(d), answer.Scope{Products: []string{"app"}}, w); err != nil || m.Verdict != VerdictOthers {
@@ -192,7 +192,7 @@ func TestWriteManifest(t *testing.T) {
 	modules := []Module{
 		{Verdict: VerdictOurs, Files: []FileState{file("a.exe", "1", false), file("a.pdb", "2", false)}},
 		{Verdict: VerdictStripped, Files: []FileState{file("b.exe", "3", true), file("b.pdb", "4", false)}},
-		{Verdict: VerdictHeld, Files: []FileState{file("c.exe", "5", false), file("c.pdb", "6", true)}},
+		{Verdict: VerdictHere, Files: []FileState{file("c.exe", "5", false), file("c.pdb", "6", true)}},
 		{Verdict: VerdictOthers, Files: []FileState{file("a.pdb", "2", false), file("x,y", "7", false), file("x\r\ny", "8", false)}},
 	}
 	var b strings.Builder

@@ -173,7 +173,7 @@ type readCloser struct {
 // SourceName is a source that the debug information of an object names.
 type SourceName struct {
 	Name string
-	// State is "embedded", "bundle", "held" or "missing".
+	// State is "embedded", "bundle", "here" or "missing".
 	State string
 	// Checksum is the algorithm of the checksum in the debug information, or empty. A
 	// file with a different one is missing.

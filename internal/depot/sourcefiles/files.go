@@ -287,7 +287,7 @@ func (s *Files) fitting(ctx context.Context, f index.SourceFile, n sources.Name)
 	if err != nil {
 		return nil, err
 	}
-	file.Kept = "held"
+	file.Kept = "here"
 	if n.Alg == "" {
 		return file, nil
 	}

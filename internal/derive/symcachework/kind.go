@@ -123,7 +123,7 @@ func (w work) Existing(ctx context.Context, j jobs.Job) (*jobs.Outcome, error) {
 	if made, err := svc.isHeld(ctx, key, want); err != nil {
 		return nil, err
 	} else if made {
-		return &jobs.Outcome{Class: "held", Detail: "the file is already held"}, nil
+		return &jobs.Outcome{Class: "here", Detail: "the file is in the depot already"}, nil
 	}
 	h, err := svc.FindPDB(ctx, key)
 	if errors.Is(err, fs.ErrNotExist) {

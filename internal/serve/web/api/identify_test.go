@@ -147,7 +147,7 @@ func TestIdentifyDump(t *testing.T) {
 	ask := serveFiles(t, d, &webtest.Insider)
 	a := answerOf(t, ask, "test_app.dmp", b)
 	if a.Dump == nil || len(a.Dump.Modules) != len(crash.Modules) || a.Dump.OS != "windows" ||
-		!maps.Equal(a.Dump.Totals, map[needed.Verdict]int{needed.VerdictHeld: 1, needed.VerdictOtherBuild: 1, needed.VerdictOthers: 11}) {
+		!maps.Equal(a.Dump.Totals, map[needed.Verdict]int{needed.VerdictHere: 1, needed.VerdictOtherBuild: 1, needed.VerdictOthers: 11}) {
 		t.Fatalf("the dump: %+v; want 13 modules, one held, one of another build", a.Dump)
 	}
 	var l needed.List
@@ -257,16 +257,16 @@ func TestMatch(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &a); resp.StatusCode != http.StatusOK || err != nil || len(a.Items) != 5 {
 		t.Fatalf("status %d, %s; want 200 with 5 items", resp.StatusCode, text)
 	}
-	for i, v := range []needed.Verdict{needed.VerdictHeld, needed.VerdictHeld, needed.VerdictOtherBuild, needed.VerdictOthers, needed.VerdictNoID} {
+	for i, v := range []needed.Verdict{needed.VerdictHere, needed.VerdictHere, needed.VerdictOtherBuild, needed.VerdictOthers, needed.VerdictNoID} {
 		if m := a.Items[i]; m.Verdict != v || (m.Error != "") != (v == needed.VerdictNoID) {
 			t.Errorf("item %d: %+v, want the verdict %q", i, m, v)
 		}
 	}
-	if a.Totals[needed.VerdictHeld] != 2 || a.Items[0].Files[0].SHA256 == "" {
+	if a.Totals[needed.VerdictHere] != 2 || a.Items[0].Files[0].SHA256 == "" {
 		t.Errorf("totals %v, files %+v; want 2 held, with the SHA-256", a.Totals, a.Items[0].Files)
 	}
 	_, text = serveFiles(t, d, &outsider)("/match", "application/json", strings.NewReader(body))
-	if strings.Contains(text, `"held":true`) || strings.Contains(text, string(needed.VerdictOtherBuild)) {
+	if strings.Contains(text, `"here":true`) || strings.Contains(text, string(needed.VerdictOtherBuild)) {
 		t.Errorf("for a client of another product: %s; want nothing of this one", text)
 	}
 }

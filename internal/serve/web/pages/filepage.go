@@ -274,7 +274,7 @@ func (p objectPages) askedUnder(f *frame, r *web.Request, o *catalog.EntryObject
 func (p objectPages) answerTo(f *frame, r *web.Request, path string, ref blob.Ref, a *askedPath) error {
 	tracing := p.tracing
 	if tracing.Depot == nil {
-		a.What = "served"
+		a.What = "available"
 		return nil
 	}
 	t, err := tracing.Depot.Trace(r.Context(), why.TraceAsk{Scope: r.Scope(), Segments: strings.Split(path, "/"), Prefixes: tracing.Prefixes})
@@ -285,9 +285,9 @@ func (p objectPages) answerTo(f *frame, r *web.Request, path string, ref blob.Re
 	case why.VerdictFound:
 		switch {
 		case t.File.Ref == ref:
-			a.What = "served"
+			a.What = "available"
 		case t.File.Made:
-			a.What = "served, made before"
+			a.What = "available, made from it"
 		default:
 			a.What = "another file answers"
 			if t.File.Ref != (blob.Ref{}) {

@@ -244,7 +244,7 @@ func (f *frame) objectAnswer(o *display.ObjectAnswer) objectAnswerView {
 
 // verdictMarks are the marks of the verdicts.
 var verdictMarks = map[needed.Verdict]string{
-	needed.VerdictHeld: "ok", needed.VerdictStripped: "warn", needed.VerdictOtherBuild: "warn", needed.VerdictOurs: "bad",
+	needed.VerdictHere: "ok", needed.VerdictStripped: "warn", needed.VerdictOtherBuild: "warn", needed.VerdictOurs: "bad",
 	needed.VerdictOthers: "dim", needed.VerdictNoID: "dim", needed.VerdictKernel: "dim",
 }
 

@@ -72,8 +72,8 @@ func TestIdentifyPage(t *testing.T) {
 	kind, form := formOf(t, "application/octet-stream", "hello-x64.pdb", pdb, `C:\build\hello-x64.exe`, exe, "<b>.txt", "some text", "crash.dmp", crash)
 	resp, text := ask("POST", "/-/identify", kind, form)
 	for _, want := range []string{
-		"F9EFE0B6</wbr>", `held</span> <a href="/-/file/66a2935d4d44e9456f509ace413c6f8374d69beccaa590db54d60f50bf9bf38e">`, "the same bytes", `<a href="/-/builds/1">#1</a>`,
-		"<bdi>hello-x64.exe</bdi></h2>", "not held", "&lt;b&gt;.txt", "a text file", "13 modules", "13 missing, of others", "26 files are missing", "symdepot get crash.dmp",
+		"F9EFE0B6</wbr>", `in the depot</span> <a href="/-/file/66a2935d4d44e9456f509ace413c6f8374d69beccaa590db54d60f50bf9bf38e">`, "the same bytes", `<a href="/-/builds/1">#1</a>`,
+		"<bdi>hello-x64.exe</bdi></h2>", "not in the depot", "&lt;b&gt;.txt", "a text file", "13 modules", "13 missing, third-party module", "26 files are missing", "symdepot get crash.dmp",
 	} {
 		want = strings.ReplaceAll(want, "</wbr>", "<wbr>")
 		if resp.StatusCode != http.StatusOK || !strings.Contains(html.UnescapeString(text), html.UnescapeString(want)) {

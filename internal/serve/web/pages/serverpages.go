@@ -138,7 +138,7 @@ func lookupPlot(each func(func(begin time.Time, found, missing int64))) (p plot,
 func (p serverPages) missRow(r *web.Request, f *frame, m catalog.Wanted) (row missRow, others bool, err error) {
 	row = missRow{
 		Name: m.Name, ID: m.ID, Kind: m.Kind, Clients: m.Client, Count: m.Count, First: m.First, Last: m.Last,
-		Why: f.Ask("trace", "name", m.Name, "id", m.ID), Verdict: "no id", Class: "dim",
+		Why: f.Ask("trace", "name", m.Name, "id", m.ID), Verdict: "not checked", Class: "dim",
 	}
 	wanted, err := needed.Of(m.Name, m.ID, "")
 	if err != nil {
@@ -149,8 +149,8 @@ func (p serverPages) missRow(r *web.Request, f *frame, m catalog.Wanted) (row mi
 		return row, false, err
 	}
 	switch row.Verdict = judged.Verdict.Text(); judged.Verdict {
-	case needed.VerdictHeld:
-		row.Verdict, row.Class = "held now", "ok"
+	case needed.VerdictHere:
+		row.Verdict, row.Class = "in the depot now", "ok"
 	case needed.VerdictOtherBuild, needed.VerdictStripped:
 		row.Class = "warn"
 	case needed.VerdictOurs:
