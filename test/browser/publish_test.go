@@ -155,6 +155,14 @@ func TestPublishProgress(t *testing.T) {
 	slow(-1)
 	p.do(chromedp.Click(chromedp.CSS("main form > p > button[type=submit]")))
 	p.until(`document.querySelector("[data-wrong]").textContent.includes("big.pdb: ")`)
+	if first := eval[string](p, `document.querySelector("main form :is(input, select):not([type=hidden])").name`); first != "file" {
+		t.Errorf("the first field of the form is %q, want the files", first)
+	}
+	eval[int](p, `(() => { const d = new DataTransfer(); d.items.add(new File(["x"], "dropped.txt"));
+document.querySelector("main").dispatchEvent(new DragEvent("dragover", {dataTransfer: d, bubbles: true, cancelable: true})); return 0; })()`)
+	if zone := eval[string](p, `(() => { const z = document.querySelector("main form .drop"), s = getComputedStyle(z); return s.borderTopStyle + " " + z.classList.contains("over"); })()`); zone != "dashed true" {
+		t.Errorf("while files are dragged the zone is %q, want it dashed and marked", zone)
+	}
 	if !eval[bool](p, `location.pathname === "/-/publish" && document.querySelector("main form input[type=file]").files.length === 1 && document.querySelectorAll("main form").length === 1`) {
 		t.Error("after a refusal the form is not as it was")
 	}

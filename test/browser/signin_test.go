@@ -60,8 +60,8 @@ func TestClosedServer(t *testing.T) {
 		t.Fatalf("the closed server shows %s, want the page for signing in", at)
 	}
 	p.fill("main form", map[string]string{"password": "wrong"})
-	if text := eval[string](p, `document.querySelector("[role=alert]")?.textContent||""`); !strings.Contains(text, "wrong") {
-		t.Errorf("a wrong token: the page says %q, want that it is wrong", text)
+	if text := eval[string](p, `document.querySelector("[role=alert]")?.textContent||""`); !strings.Contains(text, "The token is wrong") || strings.Contains(text, "user name") {
+		t.Errorf("a wrong token: the page says %q, want that the token is wrong, and nothing of a user name", text)
 	}
 	p.fill("main form", map[string]string{"password": admin})
 	if at := p.at(); at != s.url+"/-/builds/2" {

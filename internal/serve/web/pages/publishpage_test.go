@@ -179,7 +179,7 @@ func TestPublish(t *testing.T) {
 	pdb, exe := webtest.FileOf(t, "pdb/hello-x64.pdb"), webtest.FileOf(t, "pdb/hello-x64.exe")
 
 	resp, page := s.ask(http.MethodGet, "", "", nil)
-	for _, want := range []string{`<option value="Game"`, `<option value="Tool"`, "16.0 GiB", "may hold 1.0 GiB, of which 0 B are used", `aria-current="page">Publish`} {
+	for _, want := range []string{`<option value="Game"`, `<option value="Tool"`, "16.0 GiB", "0 B of 1.0 GiB used", `aria-current="page">Publish`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the form: status %d, %q is missing in\n%s", resp.StatusCode, want, page)
 		}
@@ -246,7 +246,7 @@ func TestPublishRefused(t *testing.T) {
 		}
 		for range 2 { // the page can be read again
 			_, page = s.ask(http.MethodGet, to, "", nil)
-			for _, want := range []string{"1 of 2 files cannot be kept", "notes.txt", "Publish the others (1)", "Publish nothing"} {
+			for _, want := range []string{"1 of 2 files cannot be stored", "notes.txt", "Publish the rest (1)", "Publish nothing"} {
 				if !strings.Contains(page, want) {
 					t.Errorf("the page of the stage lacks %q: %s", want, page)
 				}
@@ -302,7 +302,7 @@ func TestPublishProblems(t *testing.T) {
 		{name: "quota", who: writerOf("Game"), limits: stage.Limits{Quotas: map[string]int64{"Game": 1 << 10}}, fields: []string{"product=Game"}, files: []any{"a.pdb", pdb}, status: http.StatusInsufficientStorage, says: []string{"more than the quota of 1024", "push.quotas"}},
 		{name: "a damaged archive", who: writerOf("Game"), fields: []string{"product=Game"}, files: []any{"b.pdb", pdb, "a.zip", broken}, status: http.StatusBadRequest, says: []string{"a.zip", "Nothing was published"}},
 		{name: "a hostile name", who: writerOf("Game"), fields: []string{"product=Game"}, files: []any{"b.pdb", pdb, "..", pdb}, status: http.StatusBadRequest, says: []string{"is not safe as a path"}},
-		{name: "no right", who: reader, fields: []string{"product=Game"}, files: []any{"a.pdb", pdb}, status: http.StatusForbidden, says: []string{"may add files"}},
+		{name: "no right", who: reader, fields: []string{"product=Game"}, files: []any{"a.pdb", pdb}, status: http.StatusForbidden, says: []string{"the right to add files"}},
 		{name: "nobody", who: nobody, fields: []string{"product=Game"}, files: []any{"a.pdb", pdb}, status: http.StatusUnauthorized},
 		{name: "another site", who: writerOf("Game"), fields: []string{"product=Game"}, files: []any{"a.pdb", pdb}, header: []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, status: http.StatusForbidden, says: []string{"other sites"}},
 	} {

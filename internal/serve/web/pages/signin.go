@@ -122,7 +122,10 @@ func (s loginPages) doLogin(w *reply, r *web.Request, _ []string) error {
 		return s.signedIn(w, r, in, form.Get("next"))
 	}
 	if c.Status == http.StatusUnauthorized {
-		c.Text = "The user name or the password is wrong, or the token is not valid."
+		c.Text = "The token is wrong, has expired or was revoked."
+		if gate.SignInOffers().Password {
+			c.Text = "The user name or the password is wrong, or the token is not valid."
+		}
 	}
 	return s.refused(w, r, form.Get("next"), c, loginView{User: auth.Redact(user)})
 }

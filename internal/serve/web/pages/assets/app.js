@@ -202,7 +202,10 @@
       wrong.hidden = nodes.length === 0;
     };
     const input = form.querySelector("input[type=file]");
-    whenDropped(form, (files) => {
+    // The server reads the labels before the first file, so the area comes last in the page.
+    const area = form.querySelector(".drop");
+    form.prepend(area);
+    whenDropped(area, (files) => {
       if (button.disabled) return;
       const list = new DataTransfer();
       for (const file of [...input.files, ...files]) list.items.add(file);
@@ -247,7 +250,10 @@
       sending.hidden = false;
       button.disabled = true;
       addEventListener("beforeunload", stay);
-      ask.send(new FormData(form));
+      const data = new FormData(form);
+      data.delete("file");
+      for (const file of files) data.append("file", file);
+      ask.send(data);
     });
   }
 })();
