@@ -101,8 +101,8 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: %d files, the wanted one is not there", q, len(bodies))
 		}
 	}
-	if r := find("no such thing"); r.status != 200 || !strings.Contains(r.body, "Nothing that you may see fits") {
-		t.Errorf(`find("no such thing"): %d, %q; want 200, one with "Nothing that you may see fits"`, r.status, r.body)
+	if r := find("no such thing"); r.status != 200 || !strings.Contains(r.body, "No matching files") {
+		t.Errorf(`find("no such thing"): %d, %q; want 200, one with "No matching files"`, r.status, r.body)
 	}
 	const evil = `"><script>alert(1)</script>`
 	if r := find(evil); strings.Contains(r.body, "<script>") || !strings.Contains(r.body, html.EscapeString(evil)) {

@@ -527,7 +527,7 @@ func TestTokenPages(t *testing.T) {
 	if p := with.get("/-/tokens/" + firstID(t, w, "theirs")); p.status != 404 {
 		t.Errorf("the page of another's token: status %d, want 404", p.status)
 	}
-	if p := b.get("/-/tokens/" + id + "/revoke"); p.status != 200 || !strings.Contains(p.body, "cannot be made valid again") {
+	if p := b.get("/-/tokens/" + id + "/revoke"); p.status != 200 || !strings.Contains(p.body, "This cannot be undone") {
 		t.Errorf("before the revocation: status %d, want a page that asks", p.status)
 	}
 	if p := b.post("/-/tokens/"+id+"/revoke", nil); p.status != 303 || p.to() != "/-/tokens?done=revoked" {

@@ -494,8 +494,8 @@ func TestTracePage(t *testing.T) {
 		want         []string
 	}{
 		{"", g.ours, 200, []string{`<input name="path" value=""`, "<textarea"}},
-		{"?path=" + url.QueryEscape(ours), g.ours, 200, []string{`<span class="mark ok">yes</span> Found, 200: hello-x64.pdb`, "/-/file/", "symstore", "Etag: ", "You are &#34;ours&#34;"}},
-		{"?path=" + url.QueryEscape("/hello-x64.pdb/"+guid+"2/hello-x64.pdb"), g.ours, 200, []string{`<span class="mark bad">no</span> Not found, 404: you ask for age 2`, "Ask whoever publishes the builds to add the PDB", "/-/builds/1"}},
+		{"?path=" + url.QueryEscape(ours), g.ours, 200, []string{`<span class="mark ok"><span class="away">yes:</span></span> Found, 200: hello-x64.pdb`, "/-/file/", "symstore", "Etag: ", "You are &#34;ours&#34;"}},
+		{"?path=" + url.QueryEscape("/hello-x64.pdb/"+guid+"2/hello-x64.pdb"), g.ours, 200, []string{`<span class="mark bad"><span class="away">no:</span></span> Not found, 404: you ask for age 2`, "Ask whoever publishes the builds to add the PDB", "/-/builds/1"}},
 		{"?path=" + url.QueryEscape("/none.pdb/"+guid[:30]+"AA2/none.pdb"), g.writes, 200, []string{"Add the build that has this file", "symdepot add FOLDER-OF-THE-BUILD"}},
 		{"?name=hello-x64.pdb&id=" + guid + "1", g.ours, 200, []string{`value="hello-x64.pdb ` + guid + `1"`, "Found, 200"}},
 		{"?path=%20", g.ours, 200, []string{"<textarea"}},
