@@ -141,7 +141,7 @@ type FormState string
 
 // The states.
 const (
-	FormHeld      FormState = "held"
+	FormHeld      FormState = "here"
 	FormPossible  FormState = "possible"  // it can be made
 	FormBeingMade FormState = "making"    // a job makes it
 	FormFailed    FormState = "failed"    // it could not be made
