@@ -259,6 +259,9 @@ func (a *Transactions) Visible(r *Request, numbers []int64) []int64 {
 	return out
 }
 
+// PolicyFormLimit is the longest form with a policy, in bytes: a line end takes six in it.
+const PolicyFormLimit = 6 * retention.MaxPolicyBytes
+
 // SetPolicy puts the text of a policy into force for an administrator, as Policies.SetPolicy
 // does. The error is a problem.
 func SetPolicy(r *Request, of Policies, log *slog.Logger, text []byte, before int64) (p lifecycle.PolicyInForce, err error) {

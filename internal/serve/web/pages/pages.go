@@ -256,7 +256,8 @@ func whoIs(r *web.Request) (who, next string) {
 	case len(r.Challenges) > 0:
 		return "You are not signed in.", "Tools send a token as a bearer token, or as the password of any user name."
 	}
-	return "This server has no credentials configured.", "Run the symdepot command on the machine with the depot, or start the server with --auth."
+	return "This server has no credentials configured.",
+		"Run the symdepot command on the machine with the depot, or start the server with --auth."
 }
 
 // errorView is what the page of an error shows.

@@ -12,7 +12,6 @@ import (
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
 
@@ -60,8 +59,8 @@ type startingPoint struct{ Word, Label, Text string }
 
 // startingPoints are offered as long as no policy is set.
 var startingPoints = []startingPoint{
-	{"nightly", "Releases and nightly builds", `# Builds of the branches release/… are kept forever. A build of the branch main is kept if it is
-# one of the 20 newest of its product, at most 14 days old, or was read in the last 30 days.
+	{"nightly", "Releases and nightly builds", `# Builds of the branches release/… are kept forever. A build of the branch main is kept if
+# it is one of the 20 newest of its product, at most 14 days old, or was read in the last 30 days.
 retention:
   classes:
     - {name: release, match: {branch: "release/*"}}
@@ -111,7 +110,9 @@ func (p retentionPages) showRetention(w *reply, r *web.Request, _ []string) erro
 }
 
 // print answers with the page about a policy.
-func (p retentionPages) print(w *reply, r *web.Request, status int, f *frame, policy lifecycle.PolicyInForce, e *policyEditor) (err error) {
+func (p retentionPages) print(
+	w *reply, r *web.Request, status int, f *frame, policy lifecycle.PolicyInForce, e *policyEditor,
+) (err error) {
 	v := retentionView{
 		Policy: display.NewPolicy(policy), Set: policy.Number > 0, MayPreview: r.MayOpen(web.MayChange) == nil, Editor: e,
 		NoSignIn: len(r.Challenges) == 0,
@@ -126,13 +127,10 @@ func (p retentionPages) print(w *reply, r *web.Request, status int, f *frame, po
 	return w.print(r, status, "retention", f)
 }
 
-// maxPolicyForm limits the form with a policy: a line end takes six bytes in it.
-const maxPolicyForm = 6 * retention.MaxPolicyBytes
-
 // editPolicy answers POST retention: it shows what the policy in the form would remove, or
 // saves the policy if that was shown.
 func (p retentionPages) editPolicy(w *reply, r *web.Request, _ []string) error {
-	form, err := readLongForm(r, maxPolicyForm)
+	form, err := readLongForm(r, web.PolicyFormLimit)
 	if err != nil {
 		return err
 	}
