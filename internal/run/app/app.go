@@ -218,9 +218,7 @@ func (s *program) run(ctx context.Context) error {
 	}
 	s.Started(at)
 	if len(conf.Stores) == 0 {
-		if err := s.tellImported(ctx); err != nil {
-			return err
-		}
+		s.tellImported(ctx)
 	}
 	if tcp, ok := ln.Addr().(*net.TCPAddr); ok && !open && guard.tls == nil && !tcp.IP.IsLoopback() {
 		s.log.Warn("credentials are sent over plain HTTP, which anybody on the network path can read; " +
@@ -238,14 +236,16 @@ func (s *program) run(ctx context.Context) error {
 
 // tellImported says of shares that were imported, and are not served themselves, how their newer
 // builds get here.
-func (s *program) tellImported(ctx context.Context) error {
+func (s *program) tellImported(ctx context.Context) {
 	list, err := s.depot.Imported(ctx)
-	if err != nil || len(list) == 0 {
-		return err
+	switch {
+	case ctx.Err() != nil: // the server ends
+	case err != nil:
+		s.log.Warn("cannot list the shares that were imported", "error", err)
+	case len(list) > 0:
+		s.log.Info("the server has the builds that were imported from " + strings.Join(list, ", ") + "; builds that came there after the import " +
+			"are served after another symdepot import, or with --store")
 	}
-	s.log.Info("the server has the builds that were imported from " + strings.Join(list, ", ") + "; builds that came there after the import " +
-		"are served after another symdepot import, or with --store")
-	return nil
 }
 
 // serverConfig returns the configuration of the server.

@@ -27,7 +27,7 @@ func (s accountPages) routes() []pageRoute {
 		page(http.MethodGet, "tokens/*", web.Anyone, "", s.showToken),
 		page(http.MethodGet, "tokens/*/revoke", web.Anyone, "", s.confirmRevoke),
 		page(http.MethodPost, "tokens/*/revoke", web.Anyone, "", s.revokeToken),
-		page(http.MethodGet, "signins", web.Anyone, "Account/Sign-ins", s.listSignIns).explainedIn("auth"), //nolint:misspell // a word of addresses
+		page(http.MethodGet, "signins", web.Anyone, "Account/Sign-ins", s.listSignIns).explainedIn("auth"), //nolint:misspell // a word
 		page(http.MethodPost, "signins/*/end", web.Anyone, "", s.endSignIn),                                //nolint:misspell // as above
 		page(http.MethodGet, "audit", web.IsAdmin, "Operate/Audit", s.audit).explainedIn("auth"),
 	}
