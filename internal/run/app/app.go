@@ -243,7 +243,7 @@ func (s *program) tellImported(ctx context.Context) {
 	case err != nil:
 		s.log.Warn("cannot list the shares that were imported", "error", err)
 	case len(list) > 0:
-		s.log.Info("the server has the builds that were imported from " + strings.Join(list, ", ") + "; builds that came there after the import " +
+		s.log.Info("the server has the builds that were imported from " + strings.Join(list, ", ") + "; builds that came there later " +
 			"are served after another symdepot import, or with --store")
 	}
 }
