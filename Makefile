@@ -51,7 +51,7 @@ unit: ## all tests, with the real clients that are installed; fuzz targets run t
 browser: ## the pages in Chromium, with axe-core, if they are installed; a module of its own
 	cd test/browser && $(GO) vet . && $(GO) test -vet=off -count=1 -timeout 10m -parallel 3 .
 
-screens: ## screenshots of all pages in dist/screens, by all tests of the pages: light, dark, on a phone; full, empty, error
+screens: ## the pictures of the docs, and screenshots of all pages in dist/screens, by all tests of the pages: light, dark, on a phone; full, empty, error
 	cd test/browser && SYMDEPOT_SCREENS=$(CURDIR)/dist/screens $(GO) test -count=1 -v .
 
 race: ## the packages with goroutines under the race detector (needs a C compiler)
