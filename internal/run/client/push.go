@@ -68,7 +68,7 @@ type Pusher struct {
 	Event func(PushEvent)
 	// Command is the command of the program that pushes, for the log of the server.
 	Command string
-	// Hint, if not empty, is added to the error if the server wants credentials.
+	// Hint, if not empty, says in place of the server why it wants credentials.
 	Hint string
 	// Progress, if set, is called with the bytes that were read and sent.
 	Progress func(bytes int64)
@@ -206,11 +206,11 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 		return 0, err
 	}
 	if resp.StatusCode/100 != 2 {
-		var err error = problemOf(resp, b)
+		problem := problemOf(resp, b)
 		if resp.StatusCode == http.StatusUnauthorized && p.Hint != "" {
-			err = fmt.Errorf("%w; %s", err, p.Hint)
+			problem.Title, problem.Detail = p.Hint, ""
 		}
-		return resp.StatusCode, err
+		return resp.StatusCode, problem
 	}
 	if x.into != nil {
 		if err := json.Unmarshal(b, x.into); err != nil {
@@ -352,7 +352,8 @@ func NewPusher(server, tokenFile string, getenv func(string) string, clientFor f
 	}
 	p := &Pusher{URL: server, HTTP: requests, Token: func() (string, error) { return token, nil }}
 	if token == "" {
-		p.Hint = "no token was sent: name a file that has one with --token-file, or set " + TokenVariable
+		p.Hint = "no token was sent: name a file that has one with --token-file, or set " + TokenVariable +
+			"; symdepot token new --name NAME makes one on the machine with the depot"
 	} else {
 		p.Hint = "the server does not know the token, or it was revoked or has expired; " +
 			"an administrator sees those of the server with symdepot token list"
