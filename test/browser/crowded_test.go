@@ -193,7 +193,7 @@ func TestErrorPages(t *testing.T) {
 	check(405, "does not support the method")
 	p.newForm(s.url+"/-/login", "/", reader)
 	p.open(s.url + "/-/audit")
-	check(403, "do not allow this", "administrators")
+	check(403, "do not allow this", "the rights of an administrator")
 	p.click(`form[action="/-/logout"] button`)
 	p.newForm(s.url+"/-/login", "/", admin)
 	if err := os.Remove(audit); err != nil && !os.IsNotExist(err) {

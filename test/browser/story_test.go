@@ -219,7 +219,7 @@ func TestPackageStory(t *testing.T) {
 	for name, want := range map[string][]byte{"Fable.Cli.pdb": ppdb, "hello-x64.pdb": pdb} {
 		page := s.file(name)
 		p.open(page)
-		links := eval[[]string](p, `[...document.querySelectorAll("td.url a")].filter(a => a.closest("tr").innerText.includes("served")).map(a => a.href)`)
+		links := eval[[]string](p, `[...document.querySelectorAll("td.url a")].filter(a => a.closest("tr").innerText.includes("available")).map(a => a.href)`)
 		sum := sha256.Sum256(want)
 		if !strings.HasSuffix(page, hex.EncodeToString(sum[:])) || len(links) == 0 {
 			t.Errorf("%s: the page is %s with the addresses %q; want that of the pushed bytes, with addresses", name, page, links)

@@ -142,7 +142,7 @@ func (p plot) SVG() template.HTML {
 			above[i] = base[i] + float64(s.Values[i])
 		}
 		fmt.Fprintf(&b, `<path class="s%d" d="%s"><title>%s</title></path>`, n%maxSeries, at.shape(base, above),
-			template.HTMLEscapeString(s.Name))
+			template.HTMLEscapeString(plainName(s.Name)))
 		base = above
 	}
 	for i, anchor := range labelled(len(p.Days)) {
