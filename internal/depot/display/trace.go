@@ -126,12 +126,12 @@ func (l *Trace) Print(w io.Writer, all bool) error {
 			continue
 		}
 		fmt.Fprintf(&b, "\n  %s %-8s %s\n", marks[s.Mark], s.Step, s.Says)
-		more := 0
-		for n := 0; n < len(s.Items); n += 1 + more {
-			i := &s.Items[n]
-			if more = 0; !all && s.Step == "folders" {
+		for n := 0; n < len(s.Items); n++ {
+			i, more := &s.Items[n], 0
+			if !all && s.Step == "folders" {
 				more = spellings(s.Items[n:])
 			}
+			n += more
 			text := i.Says
 			if s.Step == "path" {
 				text = fmt.Sprintf("%-15s %s", i.What, i.Says)

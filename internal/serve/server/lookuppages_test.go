@@ -54,7 +54,7 @@ func newLookupWorld(t *testing.T) *lookupWorld {
 }
 
 // page is the address of the page of a file.
-func (h held) page() string { return "/-/file/" + blob.Ref(blob.Sum(h.body)).String() }
+func (h held) page() string { return "/-/file/" + blob.Sum(h.body).String() }
 
 // sourceName is the name of a source file that the first file with sources names.
 func (w *lookupWorld) sourceName(t *testing.T) string {

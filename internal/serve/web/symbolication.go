@@ -152,7 +152,7 @@ func (s *Symbolication) noFunctions(ctx context.Context, err error) error {
 		return &Problem{Word: "busy", Detail: "the functions of many other files are being read; ask again later"}
 	case errors.Is(err, symbolicate.ErrNoFunctions), errors.As(err, new(symbolicate.PortableError)):
 		return &Problem{Word: "not-found", Detail: "the file has no functions with addresses"}
-	case errors.Is(err, fs.ErrNotExist) && err != fs.ErrNotExist: //nolint:errorlint // a bare one says nothing
+	case errors.Is(err, fs.ErrNotExist) && err != fs.ErrNotExist: // a bare one says nothing
 		return &Problem{Word: "not-found", Detail: "the functions of the file cannot be read: " + err.Error()}
 	case errors.Is(err, fs.ErrNotExist):
 		return &Problem{Word: "not-found", Detail: "the file has no functions"}
