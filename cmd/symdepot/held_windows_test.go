@@ -50,7 +50,7 @@ func TestHeldInDepot(t *testing.T) {
 			t.Errorf("%s: exit code %d, output %s%s, want 0 and %q", args, code, out, errs, want)
 		}
 	}
-	run("2 objects", "add", src)
+	run("2 files", "add", src)
 	blobs := storedFile(t, depot, content)
 	if len(blobs) != 1 {
 		t.Fatalf("files with the content: %q, want one", blobs)
@@ -190,7 +190,7 @@ func TestHeldInPlan(t *testing.T) {
 		}
 		return out
 	}
-	run("2 objects", "add", src)
+	run("2 files", "add", src)
 	run("", "policy", "set", policy)
 	blobs := storedFile(t, depot, content)
 	if len(blobs) != 1 {
