@@ -19,7 +19,7 @@ const symCache = "/v3.1.0/hello-x64.pdb/f9efe0b6-ae75-0039-4c4c-44205044422e/1"
 // answer.
 func (s *site) lease(token string) string {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/-/work/lease", strings.NewReader(`{"worker":"w","slots":1,"wait_seconds":0,"abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}]}`))
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/-/worker/lease", strings.NewReader(`{"worker":"w","slots":1,"wait_seconds":0,"abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}]}`))
 	if err != nil {
 		s.t.Fatal(err)
 	}

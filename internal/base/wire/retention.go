@@ -12,7 +12,7 @@ package wire
 //	GET    transactions             the transactions that the client may see, newest first
 //	GET    transactions/N           one of them, with its holds and what happened to it
 //	PATCH  transactions/N           changes it; the body is a TransactionChange
-//	DELETE transactions/N           removes it
+//	DELETE builds/N                 removes it
 //	POST   transactions/N/undo      restores it from the trash
 //	GET    usage                    what takes the space; with ?from= what took it day by day
 const (

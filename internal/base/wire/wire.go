@@ -67,7 +67,7 @@ const DepotHeader = "Symdepot-Depot"
 // 409 means that the worker no longer holds the lease, 410 that the job has
 // failed because its input file is not found, and 422 that the body is not a valid
 // result. Any other failure may be retried.
-const JobsPath = "/-/work/"
+const JobsPath = "/-/worker/"
 
 // LeaseRequest is the body of a lease request.
 type LeaseRequest struct {

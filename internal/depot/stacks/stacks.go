@@ -255,7 +255,7 @@ func SourceRequest(o symfile.Object, path string) (req layout.Request, ok bool) 
 	return req, err == nil && req.Form == layout.FormSource
 }
 
-// namesOf returns the names of the files that a module may have by whose name a stack calls it.
+// namesOf returns the file names that the module of a stack may have.
 func namesOf(name string) []string {
 	list := []string{name, name + ".debug"}
 	stem := strings.TrimSuffix(strings.TrimSuffix(name, ".exe"), ".dll")

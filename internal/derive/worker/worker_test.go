@@ -330,8 +330,8 @@ func TestDrain(t *testing.T) {
 			close(finish)
 		}
 		<-stopped
-		want := map[bool]string{false: "/-/work/1/complete", true: "/-/work/1/release"}[hasty]
-		if !slices.Contains(f.asked, want) || f.asked[len(f.asked)-1] != "/-/work/bye" {
+		want := map[bool]string{false: "/-/worker/1/complete", true: "/-/worker/1/release"}[hasty]
+		if !slices.Contains(f.asked, want) || f.asked[len(f.asked)-1] != "/-/worker/bye" {
 			t.Errorf("requests %q; want %s, and bye last", f.asked, want)
 		}
 	}

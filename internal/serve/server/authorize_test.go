@@ -517,7 +517,7 @@ func TestJobsGuarded(t *testing.T) {
 			if c.header != "" {
 				headers = append(headers, c.header)
 			}
-			if r := ask(g.s, "POST", c.prefix+"/-/work/bye", headers...); r.status != c.want {
+			if r := ask(g.s, "POST", c.prefix+"/-/worker/bye", headers...); r.status != c.want {
 				t.Errorf("%s: %s %s: %d, want %d", name, auth.Redact(c.prefix), auth.Redact(c.header), r.status, c.want)
 			}
 		}

@@ -116,7 +116,7 @@ func TestBodiesCount(t *testing.T) {
 		{"POST", "/-/api/v1/push/stages", g.writes, "application/json", `{"product":`},
 		{"POST", "/-/trace", "", form, "path="},
 		{"POST", "/-/publish", g.writes, multi, field},
-		{"POST", "/-/work/lease", workToken, "application/json", `{"worker":`},
+		{"POST", "/-/worker/lease", workToken, "application/json", `{"worker":`},
 		{"POST", "/v1/uploads:create", g.writes, "application/json", "{"},
 		{"POST", "/in/ours/v1/uploads:create", g.writes, "application/json", "{"},
 		{"POST", "/in/ours", g.writes, multi, field},

@@ -100,7 +100,7 @@ func TestJobAPI(t *testing.T) {
 		}
 		return got
 	}
-	code, body := send(t, "POST", url+"/corp/symbols/-/work/lease", `{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":2,"wait_seconds":5}`)
+	code, body := send(t, "POST", url+"/corp/symbols/-/worker/lease", `{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":2,"wait_seconds":5}`)
 	var got struct{ Jobs []wire.Job }
 	if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != 1 {
 		t.Fatalf("lease: status %d, error %v, body %q; want 200 and one job", code, err, body)
@@ -109,7 +109,7 @@ func TestJobAPI(t *testing.T) {
 	if want := fmt.Sprintf(`{"name":%q,"guid":%q,"age":1}`, key.Name, key.ID.GUID.Upper()); string(j.Input) != want || j.Variant != 3 || j.Seconds != 30 || j.Kind != "symcache" {
 		t.Errorf("leased job %+v with input %s, want the one for %v in version 3 with input %s", j, j.Input, key, want)
 	}
-	base := fmt.Sprintf("%s/-/work/%d/", url, j.ID)
+	base := fmt.Sprintf("%s/-/worker/%d/", url, j.ID)
 	mine := []string{wire.Worker, "w", wire.Lease, j.Token}
 	t.Run("heartbeat", func(t *testing.T) {
 		if body := answers(t, 200, "POST", base+"heartbeat", "{}", mine...); !strings.Contains(body, `"lease_seconds":30`) {
@@ -180,7 +180,7 @@ func TestJobAPI(t *testing.T) {
 		}
 	})
 	t.Run("bye", func(t *testing.T) {
-		answers(t, 200, "POST", url+"/-/work/bye", "", wire.Worker, "w")
+		answers(t, 200, "POST", url+"/-/worker/bye", "", wire.Worker, "w")
 		if list := d.Jobs().Workers(); len(list) != 0 {
 			t.Errorf("workers after bye: %+v, want none", list)
 		}
@@ -200,14 +200,14 @@ func TestLeaseKinds(t *testing.T) {
 		if want == 0 {
 			wait = 0
 		}
-		code, body := send(t, "POST", url+"/-/work/lease", fmt.Sprintf(`{"worker":"w","abilities":[%s],"slots":2,"wait_seconds":%d}`, abilities, wait))
+		code, body := send(t, "POST", url+"/-/worker/lease", fmt.Sprintf(`{"worker":"w","abilities":[%s],"slots":2,"wait_seconds":%d}`, abilities, wait))
 		var got wire.LeaseAnswer
 		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != want {
 			t.Errorf("lease with %s: status %d, %s, %v; want %d jobs", abilities, code, body, err, want)
 		}
 	}
 	_, url, _ := jobServer(t, workToken)
-	code, body := send(t, "POST", url+"/-/work/lease", `{"worker":"w","abilities":[`+later+`],"slots":2,"wait_seconds":5}`)
+	code, body := send(t, "POST", url+"/-/worker/lease", `{"worker":"w","abilities":[`+later+`],"slots":2,"wait_seconds":5}`)
 	if code != 400 || !strings.Contains(body, "kind symbols, symcache") {
 		t.Errorf("lease with an unknown kind only: status %d, %s; want 400 and the kinds that the server has", code, body)
 	}
@@ -220,7 +220,7 @@ func TestJobAPIFails(t *testing.T) {
 	v := symcache.Version{Major: 3, Minor: 1}
 	lease := func() (wire.Job, []string) {
 		t.Helper()
-		code, body := send(t, "POST", url+"/-/work/lease", `{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":1,"wait_seconds":5}`)
+		code, body := send(t, "POST", url+"/-/worker/lease", `{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":1,"wait_seconds":5}`)
 		var got struct{ Jobs []wire.Job }
 		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != 1 {
 			t.Fatalf("json.Unmarshal: %v, %v, error %v, length %v; want 200, 1", code, body, err, len(got.Jobs))
@@ -233,7 +233,7 @@ func TestJobAPIFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	j, mine := lease()
-	if code, body := send(t, "GET", fmt.Sprintf("%s/-/work/%d/input", url, j.ID), "", mine...); code != 410 || !strings.Contains(body, `"class":"absent"`) {
+	if code, body := send(t, "GET", fmt.Sprintf("%s/-/worker/%d/input", url, j.ID), "", mine...); code != 410 || !strings.Contains(body, `"class":"absent"`) {
 		t.Errorf(`send("GET", ""): %v, %q; want 410, one with %q`, code, body, `"class":"absent"`)
 	}
 	if st, err := d.SymCache().RequestSymCache(t.Context(), none, v); err != nil || st != jobs.Failed {
@@ -243,7 +243,7 @@ func TestJobAPIFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	j, mine = lease()
-	if code, body := send(t, "POST", fmt.Sprintf("%s/-/work/%d/fail", url, j.ID), `{"class":"exit","version":"3.1.0","detail":"exit status 1"}`, mine...); code != 200 {
+	if code, body := send(t, "POST", fmt.Sprintf("%s/-/worker/%d/fail", url, j.ID), `{"class":"exit","version":"3.1.0","detail":"exit status 1"}`, mine...); code != 200 {
 		t.Errorf("send(\"POST\", `{\"class\":\"exit\",\"version\":\"3.1.0\",\"detail\":\"exit status 1\"}`): %v, %v; want 200", code, body)
 	}
 	if f, err := d.SymCache().SymCacheFailure(t.Context(), key, v); err != nil || f.Class != "exit" {
@@ -256,11 +256,11 @@ func TestJobAPIRefuses(t *testing.T) {
 	lease := `{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":1}`
 	for _, auth := range []string{"", "Bearer", "Bearer wrong", "Basic " + workToken, "Bearer " + workToken + "x", workToken} {
 		for _, path := range []string{"lease", "1/input", "1/complete", "x/y/z", ""} {
-			if code, body := send(t, "POST", url+"/-/work/"+path, lease, "Authorization", auth); code != 401 || strings.Contains(body, workToken) {
+			if code, body := send(t, "POST", url+"/-/worker/"+path, lease, "Authorization", auth); code != 401 || strings.Contains(body, workToken) {
 				t.Errorf(`%q, %s: send("POST", "Authorization"): %d, %s; want 401, one without %q`, auth, path, code, body, workToken)
 			}
 		}
-		if code, _ := send(t, "GET", url+"/-/work/1/input", "", "Authorization", auth); code != 401 {
+		if code, _ := send(t, "GET", url+"/-/worker/1/input", "", "Authorization", auth); code != 401 {
 			t.Errorf(`%q: send("GET", "", "Authorization"): %d, want 401`, auth, code)
 		}
 	}
@@ -280,11 +280,11 @@ func TestJobAPIRefuses(t *testing.T) {
 		`{"worker":"w","abilities":[{}` + strings.Repeat(`,{}`, wire.MaxAbilities) + `],"slots":1}`:                               400,
 		strings.Repeat(" ", 70<<10): 413,
 	} {
-		if code, got := send(t, "POST", url+"/-/work/lease", body); code != want {
+		if code, got := send(t, "POST", url+"/-/worker/lease", body); code != want {
 			t.Errorf(`%.80s: send("POST"): %d, %s; want %v`, body, code, got, want)
 		}
 	}
-	for _, path := range []string{"/-/work", "/-/work/", "/-/work/0/input", "/-/work/-1/heartbeat", "/-/work/99999999999999999999/heartbeat", "/-/work/1/input/x", "/-/other/lease"} {
+	for _, path := range []string{"/-/worker", "/-/worker/", "/-/worker/0/input", "/-/worker/-1/heartbeat", "/-/worker/99999999999999999999/heartbeat", "/-/worker/1/input/x", "/-/other/lease"} {
 		if code, _ := send(t, "POST", url+path, "", wire.Worker, "w", wire.Lease, "x"); code/100 != 4 {
 			t.Errorf("POST %s: status %d, want 4xx", path, code)
 		}
@@ -292,7 +292,7 @@ func TestJobAPIRefuses(t *testing.T) {
 	// Without a token there is no such API.
 	_, url, _ = jobServer(t, "")
 	for _, auth := range []string{"", "Bearer ", "Bearer x"} {
-		if code, _ := send(t, "POST", url+"/-/work/lease", lease, "Authorization", auth); code != 404 {
+		if code, _ := send(t, "POST", url+"/-/worker/lease", lease, "Authorization", auth); code != 404 {
 			t.Errorf(`%q: send("POST", "Authorization"): %d, want 404`, auth, code)
 		}
 	}
@@ -322,7 +322,7 @@ func TestJobAPIStops(t *testing.T) {
 	go func() { served <- s.Serve(ctx, ln) }()
 	answered := make(chan int, 1)
 	go func() {
-		code, _ := send(t, "POST", "http://"+ln.Addr().String()+"/-/work/lease", `{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":1,"wait_seconds":30}`)
+		code, _ := send(t, "POST", "http://"+ln.Addr().String()+"/-/worker/lease", `{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":1,"wait_seconds":30}`)
 		answered <- code
 	}()
 	<-waiting

@@ -44,8 +44,8 @@ func TestOrigins(t *testing.T) {
 		{"own path, cross-site", "/metrics", all, []string{"Origin: " + evil, "Sec-Fetch-Site: cross-site"}, 403, ""},
 		{"a link to the page", "/", listed, []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}, 200, ""},
 		{"the page in a frame", "/", listed, []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"}, 403, ""},
-		{"job API", "/-/work/lease", all, []string{"Origin: " + evil}, 401, ""},
-		{"job API, cross-site", "/-/work/lease", all, []string{"Origin: " + evil, "Sec-Fetch-Site: cross-site"}, 403, ""},
+		{"job API", "/-/worker/lease", all, []string{"Origin: " + evil}, 401, ""},
+		{"job API, cross-site", "/-/worker/lease", all, []string{"Origin: " + evil, "Sec-Fetch-Site: cross-site"}, 403, ""},
 	} {
 		for i := range 3 { // from memory too
 			r := ask(tt.s, "GET", tt.target, tt.headers...)

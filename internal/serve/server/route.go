@@ -163,7 +163,7 @@ func (rt *routes) jobPath(segs []string) ([]string, bool) {
 	return nil, false
 }
 
-func isJobs(segs []string) bool { return len(segs) >= 2 && segs[0] == "-" && segs[1] == "work" }
+func isJobs(segs []string) bool { return len(segs) >= 2 && segs[0] == "-" && segs[1] == "worker" }
 
 // webPath returns the segments of an address that is claimed for own ones below /-/, which
 // may have a configured prefix in front.

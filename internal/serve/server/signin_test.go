@@ -232,7 +232,7 @@ func TestClosedServer(t *testing.T) {
 		}
 	}
 	// The cookie counts below /-/ and at the root only.
-	for target, want := range map[string]int{"/": 200, "/-/search": 200, "/-/api/v1/me": 200, path: 401, "/metrics": 401, "/metadata?key=glob&value=*": 401, "/symbols" + path: 401, "/symbols/": 200, "/-/work/lease": 401} {
+	for target, want := range map[string]int{"/": 200, "/-/search": 200, "/-/api/v1/me": 200, path: 401, "/metrics": 401, "/metadata?key=glob&value=*": 401, "/symbols" + path: 401, "/symbols/": 200, "/-/worker/lease": 401} {
 		if r := b.get(target); r.status != want {
 			t.Errorf("GET %s with the cookie: status %d, want %d", target, r.status, want)
 		}

@@ -6,12 +6,12 @@ package web
 import "slices"
 
 // The first segments of own addresses, after "-". None of them is the key of a
-// symbol file, so that a module named "-" is found. The workers' API, work, is
+// symbol file, so that a module named "-" is found. The workers' API, worker, is
 // answered by the server.
 var words = []string{
 	"about", "api", "assets", "audit", "builds", "connect", "disk", "docs", "events", "file", "identify", "jobs", "login", "logout",
 	"missing", "prefs", "product", "products", "publish", "retention", "search", "signins", //nolint:misspell // a word of addresses
-	"src", "symbolicate", "tokens", "trace", "upstreams", "version", "work",
+	"src", "symbolicate", "tokens", "trace", "upstreams", "version", "worker",
 }
 
 // Claims reports whether a path, given as decoded segments, is an own address

@@ -14,7 +14,7 @@ func TestClaims(t *testing.T) {
 		t.Fatalf("the words %q are not sorted", words)
 	}
 	for path, want := range map[string]bool{
-		"/-": true, "/-/": true, "/-/builds": true, "/-/builds/17": true, "/-/api/v1/push": true, "/-/work/lease": true, "//-//builds": true, "/%2d/builds": true,
+		"/-": true, "/-/": true, "/-/builds": true, "/-/builds/17": true, "/-/api/v1/push": true, "/-/worker/lease": true, "//-//builds": true, "/%2d/builds": true,
 		"/": false, "/builds": false, "/-/BUILDS": false, "/-/add": false, "/-/builder": false, "/-/0123456789ab/-": false, "/a/-/builds": false, "/--/builds": false, "/symbols/-/builds": false,
 	} {
 		segs, err := layout.Segments(path)

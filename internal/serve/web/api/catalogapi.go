@@ -54,7 +54,7 @@ func (a catalogAPI) routes() []route {
 	}
 }
 
-// listObjects answers GET objects.
+// listObjects answers GET files.
 func (a catalogAPI) listObjects(w http.ResponseWriter, r *web.Request, _ []string) error {
 	q, limit, after, err := reading(r, "objects", "q", "name", "id", "kind", "arch", "product", "has", "since", "origin", "sort")
 	if err != nil {
@@ -110,7 +110,7 @@ func (a catalogAPI) entry(r *web.Request, text string) (*catalog.Entry, error) {
 	return e, err
 }
 
-// showEntry answers GET objects/SHA256.
+// showEntry answers GET files/SHA256.
 func (a catalogAPI) showEntry(w http.ResponseWriter, r *web.Request, args []string) error {
 	e, err := a.entry(r, args[0])
 	if err != nil {
@@ -119,7 +119,7 @@ func (a catalogAPI) showEntry(w http.ResponseWriter, r *web.Request, args []stri
 	return web.WriteJSON(w, http.StatusOK, display.NewEntry(e))
 }
 
-// listPaths answers GET objects/SHA256/paths.
+// listPaths answers GET files/SHA256/paths.
 func (a catalogAPI) listPaths(w http.ResponseWriter, r *web.Request, args []string) error {
 	e, err := a.entry(r, args[0])
 	if err != nil {
@@ -144,7 +144,7 @@ func (a catalogAPI) listPaths(w http.ResponseWriter, r *web.Request, args []stri
 	return web.WriteList(w, r, "paths", list, "")
 }
 
-// listForms answers GET objects/SHA256/forms.
+// listForms answers GET files/SHA256/forms.
 func (a catalogAPI) listForms(w http.ResponseWriter, r *web.Request, args []string) error {
 	e, err := a.entry(r, args[0])
 	if err != nil {
@@ -153,7 +153,7 @@ func (a catalogAPI) listForms(w http.ResponseWriter, r *web.Request, args []stri
 	return web.WriteList(w, r, "forms", display.NewForms(e.Forms), "")
 }
 
-// listHolders answers GET objects/SHA256/holders.
+// listHolders answers GET files/SHA256/holders.
 func (a catalogAPI) listHolders(w http.ResponseWriter, r *web.Request, args []string) error {
 	_, limit, after, err := reading(r, "holders")
 	if err != nil {
@@ -184,7 +184,7 @@ func (a catalogAPI) listHolders(w http.ResponseWriter, r *web.Request, args []st
 	return web.WriteList(w, r, "holders", display.NewHolders(list), next)
 }
 
-// listFiles answers GET transactions/N/files.
+// listFiles answers GET builds/N/files.
 func (a catalogAPI) listFiles(w http.ResponseWriter, r *web.Request, args []string) error {
 	q, limit, after, err := reading(r, "files", "name", "kind", "sort")
 	if err != nil {
@@ -297,7 +297,7 @@ func (a catalogAPI) listVersionFiles(w http.ResponseWriter, r *web.Request, _ []
 	return web.WriteList(w, r, "version", web.Describe(p.Files, display.NewFile), p.Next)
 }
 
-// listFunctions answers GET objects/SHA256/functions.
+// listFunctions answers GET files/SHA256/functions.
 func (a catalogAPI) listFunctions(w http.ResponseWriter, r *web.Request, args []string) error {
 	q, limit, after, err := reading(r, "functions", "q")
 	if err != nil {
@@ -310,7 +310,7 @@ func (a catalogAPI) listFunctions(w http.ResponseWriter, r *web.Request, args []
 	return web.WriteList(w, r, "functions", list, next)
 }
 
-// listSources answers GET objects/SHA256/sources.
+// listSources answers GET files/SHA256/sources.
 func (a catalogAPI) listSources(w http.ResponseWriter, r *web.Request, args []string) error {
 	_, limit, after, err := reading(r, "sources")
 	if err != nil {

@@ -47,7 +47,7 @@ type missesAPI struct {
 
 func (a missesAPI) routes() []route { return []route{on(http.MethodGet, "v1/missing", a.listMisses)} }
 
-// listMisses answers GET misses: files that clients requested and did not get, page by
+// listMisses answers GET missing: files that clients requested and did not get, page by
 // page in JSON, or all of them in another form.
 func (a missesAPI) listMisses(w http.ResponseWriter, r *web.Request, _ []string) error {
 	known := web.OnlyParameters(r, "name", "client", "since", "sort", "format", "limit", "cursor")

@@ -32,7 +32,7 @@ func (a transactionAPI) routes() []route {
 	}
 }
 
-// listTransactions answers GET transactions.
+// listTransactions answers GET builds.
 func (a transactionAPI) listTransactions(w http.ResponseWriter, r *web.Request, _ []string) error {
 	if err := web.OnlyParameters(r, "product", "version", "who", "since", "removed", "limit", "cursor"); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (a transactionAPI) listTransactions(w http.ResponseWriter, r *web.Request, 
 	return web.WriteList(w, r, "builds", web.Describe(list, display.NewTransaction), next)
 }
 
-// showTransaction answers GET transactions/N.
+// showTransaction answers GET builds/N.
 func (a transactionAPI) showTransaction(w http.ResponseWriter, r *web.Request, args []string) error {
 	t, err := a.acts.Find(r, args[0])
 	if err != nil {
@@ -113,7 +113,7 @@ func (a transactionAPI) showTransaction(w http.ResponseWriter, r *web.Request, a
 	return web.WriteJSON(w, http.StatusOK, s)
 }
 
-// changeTransaction answers PATCH transactions/N.
+// changeTransaction answers PATCH builds/N.
 func (a transactionAPI) changeTransaction(w http.ResponseWriter, r *web.Request, args []string) error {
 	t, err := a.acts.Writable(r, args[0])
 	if err != nil {
@@ -130,7 +130,7 @@ func (a transactionAPI) changeTransaction(w http.ResponseWriter, r *web.Request,
 	return web.WriteJSON(w, http.StatusOK, out)
 }
 
-// removeTransaction answers DELETE transactions/N. With purge, the bytes are freed
+// removeTransaction answers DELETE builds/N. With purge, the bytes are freed
 // at once.
 func (a transactionAPI) removeTransaction(w http.ResponseWriter, r *web.Request, args []string) error {
 	t, err := a.acts.Writable(r, args[0])
@@ -172,7 +172,7 @@ func (a transactionAPI) removeTransaction(w http.ResponseWriter, r *web.Request,
 	return web.WriteJSON(w, http.StatusOK, display.NewPurged(p))
 }
 
-// undoRemoval answers POST transactions/N/undo.
+// undoRemoval answers POST builds/N/undo.
 func (a transactionAPI) undoRemoval(w http.ResponseWriter, r *web.Request, args []string) error {
 	t, err := a.acts.Writable(r, args[0])
 	if err != nil {

@@ -25,7 +25,7 @@ type usageAPI struct {
 
 func (a usageAPI) routes() []route { return []route{on(http.MethodGet, "v1/disk", a.usage)} }
 
-// usage answers GET usage.
+// usage answers GET disk.
 func (a usageAPI) usage(w http.ResponseWriter, r *web.Request, _ []string) error {
 	if err := errors.Join(r.May(web.ReadAll), web.OnlyParameters(r, "from", "to", "by", "product")); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (a usageAPI) usageFilter(q url.Values) (f lifecycle.UsageFilter, err error)
 	return f, nil
 }
 
-// usageDays answers GET usage with parameters.
+// usageDays answers GET disk with parameters.
 func (a usageAPI) usageDays(w http.ResponseWriter, r *web.Request) error {
 	f, err := a.usageFilter(r.URL.Query())
 	if err != nil {

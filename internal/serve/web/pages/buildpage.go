@@ -64,7 +64,7 @@ type txsView struct {
 	Pages                        pages
 }
 
-// listTx answers GET tx.
+// listTx answers GET builds.
 func (p txPages) listTx(w *reply, r *web.Request, _ []string) error {
 	q := r.URL.Query()
 	limit, after, err := web.ReadPage(q, "builds")
@@ -173,7 +173,7 @@ func (f *frame) files(caption, list string, q catalog.FileQuery, page catalog.Fi
 	return t
 }
 
-// showTx answers GET tx/N.
+// showTx answers GET builds/N.
 func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 	t, err := p.acts.Find(r, args[0])
 	if err != nil {
@@ -265,7 +265,7 @@ func classes(ctx context.Context, of web.Policies) ([]string, error) {
 	return list, nil
 }
 
-// actTx answers POST tx/N/WORD: an act on a transaction.
+// actTx answers POST builds/N/WORD: an act on a transaction.
 func (p txPages) actTx(w *reply, r *web.Request, args []string) error {
 	t, err := p.acts.Writable(r, args[0])
 	if err != nil {
@@ -323,7 +323,7 @@ type confirmView struct {
 	Holders []txLink
 }
 
-// confirmRemove answers GET tx/N/remove: what a removal would free.
+// confirmRemove answers GET builds/N/remove: what a removal would free.
 func (p txPages) confirmRemove(w *reply, r *web.Request, args []string) error {
 	t, err := p.acts.Writable(r, args[0])
 	if err != nil {

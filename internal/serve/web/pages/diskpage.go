@@ -64,7 +64,7 @@ var usagePeriods = []struct {
 	days  int
 }{{"30 d", 30}, {"1 y", 366}, {"all", web.MaxUsageDays}}
 
-// showUsage answers GET usage.
+// showUsage answers GET disk.
 func (p usagePages) showUsage(w *reply, r *web.Request, _ []string) error {
 	f := w.frame(r, "Disk", nil)
 	v := usageView{Days: usagePeriods[0].days}

@@ -132,7 +132,7 @@ var featureText = map[string]string{
 	"type-only":   "types only, without functions",
 }
 
-// showObject answers GET object/SHA256.
+// showObject answers GET file/SHA256.
 func (p objectPages) showObject(w *reply, r *web.Request, args []string) error {
 	missing := &web.Problem{Word: "not-found", Detail: "there is no file with this SHA-256"}
 	ref, err := blob.ParseRef(args[0])

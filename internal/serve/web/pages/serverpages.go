@@ -64,7 +64,7 @@ type missesView struct {
 // missPeriods are the choices of the time of the last request, in days.
 var missPeriods = []option{{"1", "last day"}, {"7", "last 7 days"}, {"30", "last 30 days"}, {"", "any time"}}
 
-// misses answers GET misses.
+// misses answers GET missing.
 func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 	q := r.URL.Query()
 	v := missesView{Name: q.Get("name"), Client: q.Get("client"), Days: q.Get("days"), Others: q.Get("others") == "hide"}
@@ -191,7 +191,7 @@ func (p serverPages) jobRow(f *frame, j jobs.Job) jobRow {
 	return row
 }
 
-// queue answers GET queue.
+// queue answers GET jobs.
 func (p serverPages) queue(w *reply, r *web.Request, _ []string) error {
 	list, next, err := p.jobs.Page(r)
 	if err != nil {
@@ -225,7 +225,7 @@ type jobView struct {
 	Result string
 }
 
-// job answers GET queue/N.
+// job answers GET jobs/N.
 func (p serverPages) job(w *reply, r *web.Request, args []string) error {
 	j, err := p.jobs.Find(r, args[0])
 	if err != nil {
@@ -241,7 +241,7 @@ func (p serverPages) job(w *reply, r *web.Request, args []string) error {
 	return w.print(r, http.StatusOK, "job", f)
 }
 
-// actJob answers POST queue/N/cancel and queue/N/retry.
+// actJob answers POST jobs/N/cancel and queue/N/retry.
 func (p serverPages) actJob(w *reply, r *web.Request, args []string) (err error) {
 	var j jobs.Job
 	var done string

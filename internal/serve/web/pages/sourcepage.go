@@ -52,7 +52,7 @@ func visible(c *catalog.Catalog, r *web.Request, content string) (blob.Ref, *cat
 	return ref, &e.Objects[0], nil
 }
 
-// showSource answers GET object/SHA256/source: one source file that debug information names, as
+// showSource answers GET file/SHA256/source: one source file that debug information names, as
 // a page with numbered lines or, with raw=1, as it is.
 func (p sourcePages) showSource(w *reply, r *web.Request, args []string) error {
 	ref, o, err := visible(p.catalog, r, args[0])

@@ -38,7 +38,7 @@ type sourceRow struct {
 // stateClass are the classes of marks by the states of sources.
 var stateClass = map[string]string{"here": "ok", "bundle": "ok", "embedded": "ok", "missing": "warn"}
 
-// showSources answers GET object/SHA256/sources.
+// showSources answers GET file/SHA256/sources.
 func (p sourcePages) showSources(w *reply, r *web.Request, args []string) error {
 	limit, after, err := web.ReadPage(r.URL.Query(), "sources")
 	if err != nil {

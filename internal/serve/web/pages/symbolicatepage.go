@@ -116,7 +116,7 @@ func (p symbolicationPages) fillStack(w *reply, r *web.Request, _ []string) erro
 	return w.print(r, http.StatusOK, "symbolicate", f)
 }
 
-// chosenBuilds returns the contents that a form chooses, by the names of modules.
+// chosenBuilds returns the content that the form names for each module.
 func chosenBuilds(form url.Values) map[string]blob.Ref {
 	chosen := map[string]blob.Ref{}
 	for field := range form {
