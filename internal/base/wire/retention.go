@@ -9,12 +9,12 @@ package wire
 //	POST   plans                    previews a removal or a collection; the body is a PlanSpec
 //	GET    plans/ID                 a plan of the policy, or of gc, that can still be applied
 //	POST   plans/ID/apply           applies it; the body is a PlanApply
-//	GET    transactions             the transactions that the client may see, newest first
-//	GET    transactions/N           one of them, with its holds and what happened to it
-//	PATCH  transactions/N           changes it; the body is a TransactionChange
+//	GET    builds                   the builds that the client may see, newest first
+//	GET    builds/N                 one of them, with its holds and what happened to it
+//	PATCH  builds/N                 changes it; the body is a TransactionChange
 //	DELETE builds/N                 removes it
-//	POST   transactions/N/undo      restores it from the trash
-//	GET    usage                    what takes the space; with ?from= what took it day by day
+//	POST   builds/N/undo            restores it from the trash
+//	GET    disk                     what takes the space; with ?from= what took it day by day
 const (
 	APIPath          = "/-/api/v1"
 	RulesPath        = APIPath + "/retention/rules"
