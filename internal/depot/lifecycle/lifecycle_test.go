@@ -483,9 +483,11 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestUsageOverTime has one record a day.
+// TestUsageOverTime has one record a day. It begins at the start of a day, since an
+// hour later than 23:00 is another day.
 func TestUsageOverTime(t *testing.T) {
 	w := newWorld(t)
+	w.Later(day - w.Now().Sub(w.Now().Truncate(day)))
 	first := w.Now()
 	for _, later := range []time.Duration{0, time.Hour, day} {
 		w.Later(later)
