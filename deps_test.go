@@ -39,13 +39,14 @@ func groupOf(name string) int {
 // of ours and may not exist.
 var mayImport = map[string][]string{
 
-	"cmd/symdepot": {"internal/run/command"},
+	"cmd/symdepot": {"internal/run/command", "internal/run/console"},
 
 	"internal/run/app":    {"internal/base/address", "internal/base/span", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/content", "internal/depot/display", "internal/remote/upstream", "internal/run/config", "internal/run/daemon", "internal/run/doctor", "internal/run/setup", "internal/serve/auth", "internal/serve/intake", "internal/serve/oidc", "internal/serve/server", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages"},
 	"internal/run/client": {"dump", "internal/base/ctxio", "internal/base/endpoint", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/jobs", "internal/files/scan", "internal/files/sources", "internal/files/sparse", "internal/serve/auth", "internal/store/blob", "objfile", "symfile"},
 	// Commands wire everything; test packages help tests only.
 	"internal/run/command":             nil,
 	"internal/run/command/commandtest": nil,
+	"internal/run/console":             {"internal/base/term", "internal/depot", "internal/run/setup", "internal/run/version"},
 	"internal/run/config":              {"internal/base/address", "internal/base/glob", "internal/base/term", "internal/derive/transcode", "internal/files/srclink", "internal/remote/sympath", "internal/remote/upstream", "internal/run/manual", "internal/serve/auth", "internal/serve/oidc", "internal/store/bucket", "layout", "symcache", "symfile", "symstore"},
 	"internal/run/daemon":              {"internal/base/wire"},
 	"internal/run/doctor":              {"internal/base/account", "internal/base/address", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/check", "internal/depot/home", "internal/remote/sympath", "internal/remote/upstream", "internal/run/client", "internal/run/config", "internal/run/daemon", "internal/run/setup", "internal/serve/auth", "internal/store/bucket"},

@@ -2,9 +2,12 @@
 // and answers every debugger in the protocol that it already speaks.
 package main
 
-import "github.com/symdepot/symdepot/internal/run/command"
+import (
+	"github.com/symdepot/symdepot/internal/run/command"
+	"github.com/symdepot/symdepot/internal/run/console"
+)
 
 // version is set by release builds.
 var version string
 
-func main() { command.Main(command.Options{Version: version}) }
+func main() { command.Main(console.Options{Version: version}) }

@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/depot/importexport"
 	"github.com/symdepot/symdepot/internal/files/sources"
+	"github.com/symdepot/symdepot/internal/run/console"
 )
 
 // txFlags describe a transaction.
@@ -49,24 +50,24 @@ func (c addCmd) Run(a *session) error {
 		Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots,
 	}
 	opt.Info.Branch, opt.Info.Class = c.Branch, c.Class
-	return runAdd(a.console, d, c.Paths, opt, c.JSON)
+	return runAdd(a.Console, d, c.Paths, opt, c.JSON)
 }
 
 // runAdd adds paths to a depot and prints the result.
-func runAdd(a *console, d *depot.Depot, paths []string, opt importexport.AddOptions, asJSON bool) error {
-	lines := term.NewJSONLines(a.stdout)
+func runAdd(a *console.Console, d *depot.Depot, paths []string, opt importexport.AddOptions, asJSON bool) error {
+	lines := term.NewJSONLines(a.Stdout)
 	if asJSON {
 		opt.Event = func(e importexport.Event) { _ = lines.Write(fileEvent(e)) }
 	}
-	bar := term.NewProgress(a.stderr, "adding", -1)
+	bar := term.NewProgress(a.Stderr, "adding", -1)
 	defer bar.Done()
 	opt.Progress = func(done, _ int64) { bar.Set(done) }
-	r, err := importexport.Add(a.ctx, d, paths, opt)
+	r, err := importexport.Add(a.Ctx, d, paths, opt)
 	bar.Done()
 	if err != nil && !errors.Is(err, depot.ErrEmpty) {
 		return err
 	}
-	a.warn(r.SourceWarnings)
+	a.Warn(r.SourceWarnings)
 	if asJSON {
 		return errors.Join(err, lines.Write(struct {
 			Event       string             `json:"event"`
@@ -86,19 +87,19 @@ func runAdd(a *console, d *depot.Depot, paths []string, opt importexport.AddOpti
 		if opt.Info.Product != "" || opt.Info.Version != "" {
 			what = fmt.Sprintf(" (%s)", strings.TrimSpace(opt.Info.Product+" "+opt.Info.Version))
 		}
-		fmt.Fprintf(a.stdout, "build %d%s in %s%s\n", r.Transaction, term.Printable(what), d.Name(), r.Already())
+		fmt.Fprintf(a.Stdout, "build %d%s in %s%s\n", r.Transaction, term.Printable(what), d.Name(), r.Already())
 	case opt.DryRun:
-		fmt.Fprintln(a.stdout, "dry run: nothing was added")
+		fmt.Fprintln(a.Stdout, "dry run: nothing was added")
 	default:
-		fmt.Fprintln(a.stdout, "nothing to add; the depot is unchanged")
+		fmt.Fprintln(a.Stdout, "nothing to add; the depot is unchanged")
 	}
-	r.Print(a.stdout)
+	r.Print(a.Stdout)
 	return err
 }
 
 // info completes the transaction's description with the user and the machine.
 func (f txFlags) info() depot.TxInfo {
-	info := depot.TxInfo{Product: f.Product, Version: f.Version, Comment: f.Comment, Who: localUser()}
+	info := depot.TxInfo{Product: f.Product, Version: f.Version, Comment: f.Comment, Who: console.LocalUser()}
 	info.Host, _ = os.Hostname()
 	return info
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/run/console"
 )
 
 // TestAgent: a server sees in its log which command asks, and a refusal says where a token goes.
@@ -30,7 +32,7 @@ func TestAgent(t *testing.T) {
 	} {
 		agent = ""
 		var errors bytes.Buffer
-		code := Run(t.Context(), append(args, "--server", s.URL), strings.NewReader(""), &bytes.Buffer{}, &errors, Options{})
+		code := Run(t.Context(), append(args, "--server", s.URL), strings.NewReader(""), &bytes.Buffer{}, &errors, console.Options{})
 		if agent != want {
 			t.Errorf("%q sends the agent %q, want %q", args, agent, want)
 		}
@@ -39,7 +41,7 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	var errors bytes.Buffer
-	if code := Run(t.Context(), []string{"push", file}, strings.NewReader(""), &bytes.Buffer{}, &errors, Options{}); code != ExitUsage ||
+	if code := Run(t.Context(), []string{"push", file}, strings.NewReader(""), &bytes.Buffer{}, &errors, console.Options{}); code != ExitUsage ||
 		!strings.Contains(errors.String(), "give --server URL, or set SYMDEPOT_SERVER") {
 		t.Errorf("push without a server: exit code %d, %q; want %d, and SYMDEPOT_SERVER", code, errors.String(), ExitUsage)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/internal/serve/web/api"
@@ -34,7 +35,7 @@ func (a *session) apiWith(
 	f serverFlags, opt depot.Options, prepare func(*depot.Depot, *web.Config) error, fn func(*client.API) error,
 ) error {
 	if f.Server != "" {
-		c, err := f.client(a.console)
+		c, err := f.client(a.Console)
 		if err != nil {
 			return err
 		}
@@ -56,8 +57,8 @@ func (a *session) apiWith(
 }
 
 // client returns a client of the API of the server.
-func (f serverFlags) client(a *console) (*client.API, error) {
-	p, err := a.pusher(f.Server, f.TokenFile)
+func (f serverFlags) client(a *console.Console) (*client.API, error) {
+	p, err := pusher(a, f.Server, f.TokenFile)
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +66,10 @@ func (f serverFlags) client(a *console) (*client.API, error) {
 }
 
 // pusher returns a client of a server for the running command.
-func (a *console) pusher(server, tokenFile string) (*client.Pusher, error) {
+func pusher(a *console.Console, server, tokenFile string) (*client.Pusher, error) {
 	p, err := client.NewPusher(server, tokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
 	if err == nil {
-		p.Command = a.command
+		p.Command = a.Command
 	}
 	return p, err
 }
@@ -77,13 +78,13 @@ func (a *console) pusher(server, tokenFile string) (*client.Pusher, error) {
 func apiOf(d *depot.Depot, conf web.Config) *client.API {
 	conf.Use(d)
 	conf.FoundInPlace = math.MaxInt
-	return client.Within(api.New(web.New(conf)).Within(localUser()))
+	return client.Within(api.New(web.New(conf)).Within(console.LocalUser()))
 }
 
 // emptyDepot opens an empty depot, for the time of a command, with the server as its
 // only upstream. The function closes it.
 func (f serverFlags) emptyDepot(a *session, opt depot.Options) (*depot.Depot, func(), error) {
-	p, err := a.pusher(f.Server, f.TokenFile)
+	p, err := pusher(a.Console, f.Server, f.TokenFile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,7 +95,7 @@ func (f serverFlags) emptyDepot(a *session, opt depot.Options) (*depot.Depot, fu
 	if spec.Credentials.Token, err = p.Token(); err != nil {
 		return nil, nil, err
 	}
-	sources, err := setup.OpenUpstreams(a.ctx, &config.Config{}, []upstream.Spec{spec}, "", nil)
+	sources, err := setup.OpenUpstreams(a.Ctx, &config.Config{}, []upstream.Spec{spec}, "", nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,7 +104,7 @@ func (f serverFlags) emptyDepot(a *session, opt depot.Options) (*depot.Depot, fu
 		return nil, nil, errors.Join(err, sources.Close())
 	}
 	opt.Upstreams = sources.List
-	d, err := depot.Open(a.ctx, filepath.Join(dir, "depot"), opt)
+	d, err := depot.Open(a.Ctx, filepath.Join(dir, "depot"), opt)
 	if err != nil {
 		return nil, nil, errors.Join(err, sources.Close(), os.RemoveAll(dir))
 	}

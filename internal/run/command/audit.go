@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 )
 
@@ -38,10 +39,10 @@ type auditCmd struct {
 func (c auditCmd) Run(a *session) error {
 	f := auth.AuditFilter{Who: c.Who, Node: c.Node, Product: c.Product, Name: c.Name, ID: c.ID, Remote: c.Remote, Action: c.Action}
 	var err error
-	if f.Since, err = term.ParseMoment(c.Since, a.now()); err != nil {
+	if f.Since, err = term.ParseMoment(c.Since, a.Now()); err != nil {
 		return term.UsageError("--since: " + err.Error())
 	}
-	if f.Until, err = term.ParseMoment(c.Until, a.now()); err != nil {
+	if f.Until, err = term.ParseMoment(c.Until, a.Now()); err != nil {
 		return term.UsageError("--until: " + err.Error())
 	}
 	logs, done, err := c.logs(a, f)
@@ -49,16 +50,16 @@ func (c auditCmd) Run(a *session) error {
 		return err
 	}
 	defer done()
-	return c.print(a.console, logs)
+	return c.print(a.Console, logs)
 }
 
 // print prints the records of logs, merged by time.
-func (c auditCmd) print(a *console, logs []iter.Seq2[auth.Event, error]) error {
+func (c auditCmd) print(a *console.Console, logs []iter.Seq2[auth.Event, error]) error {
 	columns := []string{"TIME", "WHO", "BY", "FROM", "PROTOCOL", "STATUS", "SENT", "PRODUCTS", "NAME", "ID"}
 	if len(logs) > 1 {
 		columns = append(columns, "SERVER")
 	}
-	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, columns...)
+	lines, t := term.NewJSONLines(a.Stdout), term.NewTable(a.Stdout, columns...)
 	n := 0
 	for e, err := range auth.MergeAudits(logs) {
 		switch {
@@ -66,7 +67,7 @@ func (c auditCmd) print(a *console, logs []iter.Seq2[auth.Event, error]) error {
 			err != nil && c.Server != "" && !errors.Is(err, client.ErrDamagedRecords):
 			return err
 		case err != nil:
-			fmt.Fprintln(a.stderr, "symdepot:", term.Printable(err.Error()))
+			fmt.Fprintln(a.Stderr, "symdepot:", term.Printable(err.Error()))
 			continue
 		}
 		n++
@@ -90,7 +91,7 @@ func (c auditCmd) print(a *console, logs []iter.Seq2[auth.Event, error]) error {
 		t.Row(row...)
 	}
 	if n == 0 {
-		return a.nothing("no record matches")
+		return a.Nothing("no record matches")
 	}
 	return t.Flush()
 }
@@ -104,8 +105,8 @@ func (c auditCmd) logs(a *session, f auth.AuditFilter) (logs []iter.Seq2[auth.Ev
 		if len(files) > 0 || c.File != "" || c.Config != "" || c.Stored {
 			return nil, done, term.UsageError("--server excludes files, --file, --config and --stored")
 		}
-		s, err := c.client(a.console)
-		return []iter.Seq2[auth.Event, error]{s.AuditEvents(a.ctx, f)}, done, err
+		s, err := c.client(a.Console)
+		return []iter.Seq2[auth.Event, error]{s.AuditEvents(a.Ctx, f)}, done, err
 	}
 	switch {
 	case len(c.Files) > 0 && (c.File != "" || c.Config != ""):
@@ -151,11 +152,11 @@ func stored(a *session, f auth.AuditFilter) (logs []iter.Seq2[auth.Event, error]
 	if from == nil {
 		return nil, done, term.UsageError("--stored is for a depot with a bucket (--blobs); for this one name the server's file with --file")
 	}
-	servers, err := from.Logs(a.ctx, f.Since)
+	servers, err := from.Logs(a.Ctx, f.Since)
 	for _, s := range servers {
 		files := make([]auth.ArchivedFile, len(s.Files))
 		for i, l := range s.Files {
-			files[i] = auth.ArchivedFile{Name: l.Name, Open: func() (io.ReadCloser, error) { return l.Open(a.ctx) }}
+			files[i] = auth.ArchivedFile{Name: l.Name, Open: func() (io.ReadCloser, error) { return l.Open(a.Ctx) }}
 		}
 		logs = append(logs, auth.ReadArchive(files, f))
 	}

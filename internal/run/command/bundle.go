@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/bundle"
 	"github.com/symdepot/symdepot/internal/depot/needed"
+	"github.com/symdepot/symdepot/internal/run/console"
 )
 
 type bundleCmd struct {
@@ -35,7 +36,7 @@ func (c bundleCmd) Run(a *session) error {
 		}
 		key = k
 	}
-	l, err := c.wants(a.console)
+	l, err := c.wants(a.Console)
 	if err != nil {
 		return err
 	}
@@ -45,15 +46,15 @@ func (c bundleCmd) Run(a *session) error {
 	}
 	defer done()
 	for _, n := range c.Tx {
-		if err := liveTransaction(a.console, d, n); err != nil {
+		if err := liveTransaction(a.Console, d, n); err != nil {
 			return err
 		}
 	}
-	opt := bundle.Options{Product: c.Product, Version: c.Version, Comment: c.Comment, Transactions: c.Tx, Key: key, Now: a.now()}
+	opt := bundle.Options{Product: c.Product, Version: c.Version, Comment: c.Comment, Transactions: c.Tx, Key: key, Now: a.Now()}
 	var report needed.Report
-	bar := term.NewProgress(a.stderr, "downloading", -1)
+	bar := term.NewProgress(a.Stderr, "downloading", -1)
 	defer bar.Done()
-	if err := needed.Fetch(a.ctx, d, l.Wants, c.Jobs, bar.Set, func(o needed.Outcome) {
+	if err := needed.Fetch(a.Ctx, d, l.Wants, c.Jobs, bar.Set, func(o needed.Outcome) {
 		report.Add(o)
 		if o.Result == needed.InDepot || o.Result == needed.Fetched {
 			opt.Wants = append(opt.Wants, o.Want)
@@ -66,26 +67,26 @@ func (c bundleCmd) Run(a *session) error {
 		opt.Missing = append(opt.Missing, m.Want)
 	}
 	if n := report.Counts[needed.Failed]; n > 0 {
-		printMissing(a.console, &report, l.Bad)
+		printMissing(a.Console, &report, l.Bad)
 		return fmt.Errorf("%s failed; nothing was written", term.Count(n, "file"))
 	}
 	var result bundle.Result
 	if err := durable.WriteTo(c.Out, 0o666, func(w io.Writer) (err error) {
-		result, err = bundle.Write(a.ctx, w, d, opt)
+		result, err = bundle.Write(a.Ctx, w, d, opt)
 		return err
 	}); err != nil {
 		return err
 	}
 	if c.JSON {
-		err = term.NewJSONLines(a.stdout).Write(map[string]any{
+		err = term.NewJSONLines(a.Stdout).Write(map[string]any{
 			"files": result.Files, "bytes": result.Bytes, "missing": opt.Missing, "bad_lines": l.Bad, "signed": key != nil,
 		})
 	} else {
 		if !c.empty() {
-			printMissing(a.console, &report, l.Bad)
-			printFetched(a.console, &report)
+			printMissing(a.Console, &report, l.Bad)
+			printFetched(a.Console, &report)
 		}
-		fmt.Fprintf(a.stdout, "wrote %s with %s, %s\n", c.Out, term.Count(int64(result.Files), "file"), term.Size(result.Bytes))
+		fmt.Fprintf(a.Stdout, "wrote %s with %s, %s\n", c.Out, term.Count(int64(result.Files), "file"), term.Size(result.Bytes))
 	}
 	if err == nil && (len(report.Missing) > 0 || len(l.Bad) > 0) {
 		return term.ErrNegative
@@ -98,10 +99,10 @@ type keygenCmd struct {
 }
 
 // Run writes a new pair of keys.
-func (c keygenCmd) Run(a *console) error {
+func (c keygenCmd) Run(a *console.Console) error {
 	if err := bundle.NewKeys(c.File); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stdout, "wrote %s and %s.pub\n", c.File, c.File)
+	fmt.Fprintf(a.Stdout, "wrote %s and %s.pub\n", c.File, c.File)
 	return nil
 }

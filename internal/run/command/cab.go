@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/run/console"
 )
 
 type cabCmd struct {
@@ -26,15 +27,15 @@ type cabCreateCmd struct {
 var cabMethods = map[string]cab.Method{"mszip": cab.MSZIP, "lzx": cab.LZX, "none": cab.None}
 
 // Run writes a cabinet.
-func (c cabCreateCmd) Run(a *console) error {
-	size, err := cab.CreateFile(a.ctx, c.Out, c.Files, cab.WriteOptions{Method: cabMethods[c.Method], Workers: runtime.GOMAXPROCS(0)})
+func (c cabCreateCmd) Run(a *console.Console) error {
+	size, err := cab.CreateFile(a.Ctx, c.Out, c.Files, cab.WriteOptions{Method: cabMethods[c.Method], Workers: runtime.GOMAXPROCS(0)})
 	if errors.Is(err, cab.ErrNotFile) {
 		return term.UsageError(err.Error())
 	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stdout, "%s: %s, %s\n", term.Printable(c.Out), term.Count(int64(len(c.Files)), "file"), term.Size(size))
+	fmt.Fprintf(a.Stdout, "%s: %s, %s\n", term.Printable(c.Out), term.Count(int64(len(c.Files)), "file"), term.Size(size))
 	return nil
 }
 
@@ -44,13 +45,13 @@ type cabListCmd struct {
 }
 
 // Run lists a cabinet.
-func (c cabListCmd) Run(a *console) error {
+func (c cabListCmd) Run(a *console.Console) error {
 	r, closer, err := cab.OpenFile(c.File)
 	if err != nil {
 		return err
 	}
 	defer closer.Close()
-	out, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "SIZE", "MODIFIED", "METHOD", "NAME")
+	out, t := term.NewJSONLines(a.Stdout), term.NewTable(a.Stdout, "SIZE", "MODIFIED", "METHOD", "NAME")
 	for _, f := range r.Files() {
 		method := "in another cabinet of the set"
 		if f.Folder >= 0 {
@@ -91,7 +92,7 @@ type cabExtractCmd struct {
 }
 
 // Run extracts a cabinet.
-func (c cabExtractCmd) Run(a *console) error {
+func (c cabExtractCmd) Run(a *console.Console) error {
 	r, closer, err := cab.OpenFile(c.File)
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func (c cabExtractCmd) Run(a *console) error {
 		return err
 	}
 	defer dir.Close()
-	missing, err := r.Extract(a.ctx, dir, c.Members, func(path string) { fmt.Fprintln(a.stdout, term.Printable(path)) })
+	missing, err := r.Extract(a.Ctx, dir, c.Members, func(path string) { fmt.Fprintln(a.Stdout, term.Printable(path)) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
@@ -113,7 +114,7 @@ func (c cabExtractCmd) Run(a *console) error {
 		return nil
 	}
 	for _, m := range missing {
-		fmt.Fprintf(a.stderr, "symdepot: not in %s: %s\n", c.File, term.Printable(m))
+		fmt.Fprintf(a.Stderr, "symdepot: not in %s: %s\n", c.File, term.Printable(m))
 	}
 	return term.ErrNegative
 }

@@ -37,7 +37,7 @@ func (c cacheStatsCmd) Run(a *session) error {
 		return err
 	}
 	defer d.Close()
-	files, misses, err := d.Cache.Stats(a.ctx)
+	files, misses, err := d.Cache.Stats(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -46,12 +46,12 @@ func (c cacheStatsCmd) Run(a *session) error {
 		counts = append(counts, missCount{fetch.Class(m.Class).String(), m.Misses, m.Expired})
 	}
 	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(map[string]any{"upstreams": files, "misses": counts})
+		return term.NewJSONLines(a.Stdout).Write(map[string]any{"upstreams": files, "misses": counts})
 	}
 	if len(files) == 0 && len(counts) == 0 {
-		fmt.Fprintln(a.stderr, "symdepot: the cache is empty, and no misses are remembered")
+		fmt.Fprintln(a.Stderr, "symdepot: the cache is empty, and no misses are remembered")
 	}
-	t := term.NewTable(a.stdout, "UPSTREAM", "FILES", "SIZE", "LONGEST UNUSED SINCE")
+	t := term.NewTable(a.Stdout, "UPSTREAM", "FILES", "SIZE", "LONGEST UNUSED SINCE")
 	for _, s := range files {
 		t.Row(term.Printable(s.Source), strconv.FormatInt(s.Files, 10), term.Size(s.Bytes), s.Oldest.Local().Format("2006-01-02 15:04"))
 	}
@@ -59,7 +59,7 @@ func (c cacheStatsCmd) Run(a *session) error {
 		return err
 	}
 	for _, m := range counts {
-		fmt.Fprintf(a.stdout, "misses remembered as %s: %d, of which %d have expired\n", m.Class, m.Misses, m.Expired)
+		fmt.Fprintf(a.Stdout, "misses remembered as %s: %d, of which %d have expired\n", m.Class, m.Misses, m.Expired)
 	}
 	return nil
 }
@@ -89,8 +89,8 @@ func (c cacheListCmd) Run(a *session) error {
 		return err
 	}
 	defer d.Close()
-	n, lines, t := 0, term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "FETCHED", "USED", "SIZE", "UPSTREAM", "NAME", "URL")
-	for f, err := range d.Cache.Files(a.ctx, cache.Filter{Source: c.Upstream, Name: symfile.Fold(c.Name)}) {
+	n, lines, t := 0, term.NewJSONLines(a.Stdout), term.NewTable(a.Stdout, "FETCHED", "USED", "SIZE", "UPSTREAM", "NAME", "URL")
+	for f, err := range d.Cache.Files(a.Ctx, cache.Filter{Source: c.Upstream, Name: symfile.Fold(c.Name)}) {
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (c cacheListCmd) Run(a *session) error {
 		}
 	}
 	if n == 0 {
-		return a.nothing("no cached file matches")
+		return a.Nothing("no cached file matches")
 	}
 	if c.JSON {
 		return nil
@@ -137,16 +137,16 @@ func (c cacheDropCmd) Run(a *session) error {
 	defer d.Close()
 	f := cache.Filter{Source: c.Upstream, Name: symfile.Fold(c.Name), ID: symfile.Fold(c.ID)}
 	if c.Unused > 0 {
-		f.UnusedSince = a.now().Add(-time.Duration(c.Unused))
+		f.UnusedSince = a.Now().Add(-time.Duration(c.Unused))
 	}
-	gone, err := d.Cache.Drop(a.ctx, f)
+	gone, err := d.Cache.Drop(a.Ctx, f)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(gone)
+		return term.NewJSONLines(a.Stdout).Write(gone)
 	}
-	fmt.Fprintf(a.stdout, "evicted %s, %s\n", term.Count(gone.Files, "file"), term.Size(gone.Bytes))
+	fmt.Fprintf(a.Stdout, "evicted %s, %s\n", term.Count(gone.Files, "file"), term.Size(gone.Bytes))
 	if gone.Files == 0 {
 		return term.ErrNegative
 	}
@@ -172,14 +172,14 @@ func (c cacheForgetCmd) Run(a *session) error {
 			f.Class = uint8(k)
 		}
 	}
-	n, err := d.Remote.FlushMisses(a.ctx, f)
+	n, err := d.Remote.FlushMisses(a.Ctx, f)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(map[string]int64{"misses": n})
+		return term.NewJSONLines(a.Stdout).Write(map[string]int64{"misses": n})
 	}
-	fmt.Fprintf(a.stdout, "misses forgotten: %d; a running server asks again within two seconds\n", n)
+	fmt.Fprintf(a.Stdout, "misses forgotten: %d; a running server asks again within two seconds\n", n)
 	if n == 0 {
 		return term.ErrNegative
 	}

@@ -29,9 +29,9 @@ func (c coldInspectCmd) Run(a *session) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if c.JSON {
-			err = term.NewJSONLines(a.stdout).Write(r)
+			err = term.NewJSONLines(a.Stdout).Write(r)
 		} else {
-			err = r.print(a.console)
+			err = r.print(a.Console)
 		}
 		if err != nil {
 			return err

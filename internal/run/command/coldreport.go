@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/store/cold"
 )
 
@@ -27,23 +28,23 @@ type coldReport struct {
 	Each       []cold.Block     `json:"each_block,omitempty"`
 }
 
-func (r coldReport) print(a *console) error {
-	fmt.Fprintf(a.stdout, "%s: %s, version %d, %s of %s (%.2f %%)\n",
+func (r coldReport) print(a *console.Console) error {
+	fmt.Fprintf(a.Stdout, "%s: %s, version %d, %s of %s (%.2f %%)\n",
 		r.Path, r.Form, r.Version, term.Size(r.Bytes), term.Size(r.Size), 100*r.Share)
-	fmt.Fprintf(a.stdout, "  content %s\n", r.SHA256)
+	fmt.Fprintf(a.Stdout, "  content %s\n", r.SHA256)
 	if r.BaseSHA256 != "" {
-		fmt.Fprintf(a.stdout, "  base    %s, %s, in %d units of 64 KiB, at most %d for a block\n",
+		fmt.Fprintf(a.Stdout, "  base    %s, %s, in %d units of 64 KiB, at most %d for a block\n",
 			r.BaseSHA256, term.Size(r.BaseSize), r.Units, r.Most)
 	}
 	for _, kind := range []string{"plain", "delta", "copy", "zero"} {
 		if n := r.Blocks[kind]; n > 0 {
-			fmt.Fprintf(a.stdout, "  %-7s %s, %s\n", kind, term.Count(int64(n), "block"), term.Size(r.Frames[kind]))
+			fmt.Fprintf(a.Stdout, "  %-7s %s, %s\n", kind, term.Count(int64(n), "block"), term.Size(r.Frames[kind]))
 		}
 	}
 	if r.Each == nil {
 		return nil
 	}
-	t := term.NewTable(a.stdout, "BLOCK", "KIND", "FRAME", "CONTROLS", "DIFFERENCES", "RANGES", "UNITS")
+	t := term.NewTable(a.Stdout, "BLOCK", "KIND", "FRAME", "CONTROLS", "DIFFERENCES", "RANGES", "UNITS")
 	for i, b := range r.Each {
 		t.Row(strconv.Itoa(i), b.Kind, term.Size(b.Frame), term.Size(b.Controls), term.Size(b.Diffs),
 			strconv.Itoa(b.Ranges), strconv.FormatInt(b.Units, 10))

@@ -15,10 +15,10 @@ type commentCmd struct {
 // Run changes the comment.
 func (c commentCmd) Run(a *session) error {
 	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		l, err := k.Comment(a.ctx, c.Number, c.Text)
+		l, err := k.Comment(a.Ctx, c.Number, c.Text)
 		if err != nil {
-			return noSuchTx(a.stderr, c.Number, err)
+			return noSuchTx(a.Stderr, c.Number, err)
 		}
-		return a.print(c.JSON, l, "build %d: the comment was changed\n", c.Number)
+		return a.Print(c.JSON, l, "build %d: the comment was changed\n", c.Number)
 	})
 }

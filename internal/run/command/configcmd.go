@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/console"
 )
 
 type configCmd struct {
@@ -29,7 +30,7 @@ type configCheckCmd struct {
 func (c configCheckCmd) Run(a *session) error {
 	conf, err := config.LoadForCheck(a.site.ConfigFile(cmp.Or(c.File, c.Config)), os.Getenv)
 	if fault := (*config.Error)(nil); errors.As(err, &fault) {
-		fmt.Fprintln(a.stderr, err)
+		fmt.Fprintln(a.Stderr, err)
 		return term.ErrNegative
 	}
 	if err != nil {
@@ -45,14 +46,14 @@ func (c configCheckCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
-	return conf.Report(a.stdout, a.stderr, c.JSON, dir)
+	return conf.Report(a.Stdout, a.Stderr, c.JSON, dir)
 }
 
 type configPrintCmd struct{}
 
 // Run prints the documented file.
-func (configPrintCmd) Run(a *console) error {
-	_, err := io.WriteString(a.stdout, config.Manual())
+func (configPrintCmd) Run(a *console.Console) error {
+	_, err := io.WriteString(a.Stdout, config.Manual())
 	return err
 }
 
@@ -61,23 +62,23 @@ type configSampleCmd struct {
 }
 
 // Run prints the configuration.
-func (c configSampleCmd) Run(a *console) error {
+func (c configSampleCmd) Run(a *console.Console) error {
 	s, err := config.ReadSampleSettings(c.File)
 	if err != nil {
 		return err
 	}
 	if names := s.Override(os.Environ()); len(names) > 0 {
-		fmt.Fprintf(a.stderr, "symdepot: the environment has %s\n", strings.Join(names, ", "))
+		fmt.Fprintf(a.Stderr, "symdepot: the environment has %s\n", strings.Join(names, ", "))
 	}
 	if s.IsZero() {
 		where := cmp.Or(c.File, "the environment")
-		fmt.Fprintf(a.stderr, "symdepot: %s has none of SymCacheDirectory, SymbolServer, TranscoderPath and TranscoderVersion\n", where)
+		fmt.Fprintf(a.Stderr, "symdepot: %s has none of SymCacheDirectory, SymbolServer, TranscoderPath and TranscoderVersion\n", where)
 		return term.ErrNegative
 	}
 	out, err := s.Config()
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(a.stdout, out)
+	_, err = io.WriteString(a.Stdout, out)
 	return err
 }

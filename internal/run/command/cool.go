@@ -9,6 +9,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
@@ -34,7 +35,7 @@ func (c coolCmd) Run(a *session) error {
 	}
 	defer d.Close()
 	if c.Pause || c.Resume {
-		return c.pause(a.console, d)
+		return c.pause(a.Console, d)
 	}
 	var after time.Duration
 	if c.After != nil {
@@ -50,12 +51,12 @@ func (c coolCmd) Run(a *session) error {
 	if c.Now {
 		opt.Grace = 0
 	}
-	outlook, err := d.Cold.Outlook(a.ctx, opt)
+	outlook, err := d.Cold.Outlook(a.Ctx, opt)
 	if err != nil {
 		return err
 	}
 	sum := display.NewCooled(opt, outlook)
-	bar := term.NewProgress(a.stderr, "cooled", outlook.Bytes)
+	bar := term.NewProgress(a.Stderr, "cooled", outlook.Bytes)
 	opt.Pace = func(n int) error {
 		bar.Set(sum.Read(n))
 		return nil
@@ -63,28 +64,28 @@ func (c coolCmd) Run(a *session) error {
 	opt.Each = func(done coldstore.Cooled) error {
 		bar.Set(sum.Count(done))
 		if c.JSON {
-			return term.NewJSONLines(a.stdout).Write(display.NewCooledContent(done))
+			return term.NewJSONLines(a.Stdout).Write(display.NewCooledContent(done))
 		}
 		return nil
 	}
-	s, err := d.Cold.Cool(a.ctx, opt)
+	s, err := d.Cold.Cool(a.Ctx, opt)
 	if err == nil && !c.DryRun {
-		sum.Stripped, err = d.Cold.Strip(a.ctx, opt.Grace)
+		sum.Stripped, err = d.Cold.Strip(a.Ctx, opt.Grace)
 	}
 	bar.Done()
 	sum.CoolSum = s
 	if c.JSON {
-		return errors.Join(term.NewJSONLines(a.stdout).Write(sum), err)
+		return errors.Join(term.NewJSONLines(a.Stdout).Write(sum), err)
 	}
-	return errors.Join(sum.Print(a.stdout, c.Now), err)
+	return errors.Join(sum.Print(a.Stdout, c.Now), err)
 }
 
 // pause stops the background of servers, or lets it go on.
-func (c coolCmd) pause(a *console, d *depot.Depot) error {
-	if err := d.Cold.Pause(a.ctx, c.Pause); err != nil {
+func (c coolCmd) pause(a *console.Console, d *depot.Depot) error {
+	if err := d.Cold.Pause(a.Ctx, c.Pause); err != nil {
 		return err
 	}
-	st, err := d.Cold.Progress(a.ctx)
+	st, err := d.Cold.Progress(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -92,5 +93,5 @@ func (c coolCmd) pause(a *console, d *depot.Depot) error {
 	if st.Paused {
 		text = "servers make no files cold until symdepot cool --resume\n"
 	}
-	return a.print(c.JSON, st, "%s", text)
+	return a.Print(c.JSON, st, "%s", text)
 }

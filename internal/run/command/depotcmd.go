@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/depot/migrate"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
@@ -41,15 +42,15 @@ func (c migrateCmd) Run(a *session) error {
 	if err := setup.UseDepot(conf, c.To, c.ToBlobs, &opt); err != nil {
 		return term.UsageError(err.Error())
 	}
-	to, err := depot.Open(a.ctx, c.To, opt)
+	to, err := depot.Open(a.Ctx, c.To, opt)
 	if err != nil {
 		return err
 	}
 	defer to.Close()
 	var p *term.Progress
-	m, err := from.Migrate(a.ctx, to, func(done, all int64) {
+	m, err := from.Migrate(a.Ctx, to, func(done, all int64) {
 		if p == nil {
-			p = term.NewProgress(a.stderr, "copied", all)
+			p = term.NewProgress(a.Stderr, "copied", all)
 		}
 		p.Set(done)
 	})
@@ -60,14 +61,14 @@ func (c migrateCmd) Run(a *session) error {
 		return err
 	}
 	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(struct {
+		return term.NewJSONLines(a.Stdout).Write(struct {
 			To       string `json:"to"`
 			Contents int64  `json:"contents"`
 			Bytes    int64  `json:"bytes"`
 			Copied   int64  `json:"copied"`
 		}{to.Name(), m.Contents, m.Bytes, m.Copied})
 	}
-	fmt.Fprintf(a.stdout, "the depot is in %s now: %s, %s (%d copied in this run)\n%s is unchanged and refuses additions\n",
+	fmt.Fprintf(a.Stdout, "the depot is in %s now: %s, %s (%d copied in this run)\n%s is unchanged and refuses additions\n",
 		to.Name(), term.Count(m.Contents, "content"), term.Size(m.Bytes), m.Copied, from.Name())
 	return nil
 }
@@ -86,10 +87,10 @@ func (unmoveCmd) Run(a *session) error {
 		return err
 	}
 	opt.Dial = setup.Dialer(conf).Dial
-	if err := migrate.Unmove(a.ctx, where, opt.Home()); err != nil {
+	if err := migrate.Unmove(a.Ctx, where, opt.Home()); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stdout, "%s can be used again\n", where)
+	fmt.Fprintf(a.Stdout, "%s can be used again\n", where)
 	return nil
 }
 
@@ -114,15 +115,15 @@ func (c backupCmd) Run(a *session) error {
 		return err
 	}
 	defer d.Close()
-	return a.copyDepot("backed up", c.JSON, func(opt backup.Options) (backup.Result, error) {
+	return copyDepot(a.Console, "backed up", c.JSON, func(opt backup.Options) (backup.Result, error) {
 		opt.Verify = c.Verify
-		return d.Backup(a.ctx, c.To, opt)
+		return d.Backup(a.Ctx, c.To, opt)
 	}, func(b backup.Result) {
-		fmt.Fprintf(a.stdout, "backed up %s to %s: %s, %s, %s; %s (%s) copied in this run\n",
+		fmt.Fprintf(a.Stdout, "backed up %s to %s: %s, %s, %s; %s (%s) copied in this run\n",
 			d.Name(), b.To, term.Count(b.Transactions, "build"),
 			copiedContents(b), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
 		if b.Removed > 0 {
-			fmt.Fprintf(a.stdout, "%s (%s) of earlier backups removed\n", term.Count(b.Removed, "content"), term.Size(b.RemovedBytes))
+			fmt.Fprintf(a.Stdout, "%s (%s) of earlier backups removed\n", term.Count(b.Removed, "content"), term.Size(b.RemovedBytes))
 		}
 	})
 }
@@ -140,11 +141,11 @@ func (c restoreCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
-	return a.copyDepot("restored", c.JSON, func(opt backup.Options) (backup.Result, error) {
+	return copyDepot(a.Console, "restored", c.JSON, func(opt backup.Options) (backup.Result, error) {
 		opt.Replace, opt.Incomplete = c.Replace, c.Incomplete
-		return backup.Restore(a.ctx, c.From, where, opt)
+		return backup.Restore(a.Ctx, c.From, where, opt)
 	}, func(b backup.Result) {
-		fmt.Fprintf(a.stdout, "restored %s from the backup of %s: %s, %s, %s; %s (%s) copied\n",
+		fmt.Fprintf(a.Stdout, "restored %s from the backup of %s: %s, %s, %s; %s (%s) copied\n",
 			b.To, b.Taken.Local().Format(time.DateTime), term.Count(b.Transactions, "build"),
 			copiedContents(b), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
 	})
@@ -160,22 +161,22 @@ func copiedContents(b backup.Result) string {
 }
 
 // copyDepot runs a backup or a restoration with its progress and its output.
-func (a *console) copyDepot(
+func copyDepot(a *console.Console,
 	what string, asJSON bool, run func(backup.Options) (backup.Result, error), printed func(backup.Result),
 ) error {
-	out := term.NewJSONLines(a.stdout)
+	out := term.NewJSONLines(a.Stdout)
 	var p *term.Progress
 	b, err := run(backup.Options{
 		Fault: func(f content.Fault) {
 			if asJSON {
 				_ = out.Write(f)
 			} else {
-				display.Fault(a.stdout, f)
+				display.Fault(a.Stdout, f)
 			}
 		},
 		Progress: func(done, all int64) {
 			if p == nil {
-				p = term.NewProgress(a.stderr, what, all)
+				p = term.NewProgress(a.Stderr, what, all)
 			}
 			p.Set(done)
 		},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/doctor"
 )
 
@@ -18,11 +19,11 @@ type doctorCmd struct {
 func (c doctorCmd) Run(a *session) error {
 	what := a.doctorCase(c.Config)
 	what.Listen = c.Listen
-	list, _ := doctor.Examine(a.ctx, what)
-	if err := a.ctx.Err(); err != nil {
+	list, _ := doctor.Examine(a.Ctx, what)
+	if err := a.Ctx.Err(); err != nil {
 		return err
 	}
-	if err := printFindings(a.console, c.JSON, list); err != nil {
+	if err := printFindings(a.Console, c.JSON, list); err != nil {
 		return err
 	}
 	switch doctor.Worst(list) {
@@ -38,15 +39,15 @@ func (c doctorCmd) Run(a *session) error {
 func (a *session) doctorCase(configFile string) doctor.Case {
 	return doctor.Case{
 		ConfigFile: config.Find(configFile, os.Getenv), Getenv: os.Getenv,
-		DepotDir: a.site.Depot, Blobs: a.site.Blobs, Version: a.opt.version(),
+		DepotDir: a.site.Depot, Blobs: a.site.Blobs, Version: a.Options.Program(),
 	}
 }
 
-func printFindings(a *console, asJSON bool, list []doctor.Finding) error {
+func printFindings(a *console.Console, asJSON bool, list []doctor.Finding) error {
 	if !asJSON {
-		return doctor.Print(a.stdout, list)
+		return doctor.Print(a.Stdout, list)
 	}
-	out := term.NewJSONLines(a.stdout)
+	out := term.NewJSONLines(a.Stdout)
 	for _, f := range list {
 		if err := out.Write(f); err != nil {
 			return err

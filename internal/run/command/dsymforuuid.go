@@ -43,11 +43,11 @@ func (c dsymCmd) Run(a *session) error {
 	defer done()
 	var answers []dsym.Answer
 	for _, uuid := range c.UUIDs {
-		answers = append(answers, dsym.Fetch(a.ctx, d, dir, uuid))
+		answers = append(answers, dsym.Fetch(a.Ctx, d, dir, uuid))
 	}
-	if err := a.ctx.Err(); err != nil {
+	if err := a.Ctx.Err(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(a.stdout, dsym.PropertyList(answers))
+	_, err = fmt.Fprint(a.Stdout, dsym.PropertyList(answers))
 	return err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+	"github.com/symdepot/symdepot/internal/run/console"
 )
 
 type dumpSymsCmd struct {
@@ -15,18 +16,18 @@ type dumpSymsCmd struct {
 }
 
 // Run writes the symbol files.
-func (c dumpSymsCmd) Run(a *console) error {
+func (c dumpSymsCmd) Run(a *console.Console) error {
 	format := symbolicate.Breakpad
 	if c.Format == "gsym" {
 		format = symbolicate.GSYM
 	}
-	if format == symbolicate.GSYM && c.Store == "" && term.IsTerminal(a.stdout) {
+	if format == symbolicate.GSYM && c.Store == "" && term.IsTerminal(a.Stdout) {
 		return term.UsageError("a GSYM file is binary: redirect the output to a file, or write it with --store DIR")
 	}
 	// Nearly all of the memory is tables without pointers, which cost the collector
 	// little: half of its usual headroom is enough.
 	debug.SetGCPercent(50)
-	return symbolicate.Dump(a.ctx, c.Files, format, a.stdout, c.Store,
-		func(path string) { fmt.Fprintln(a.stdout, term.Printable(path)) },
-		func(text string) { fmt.Fprintln(a.stderr, "symdepot: warning:", term.Printable(text)) })
+	return symbolicate.Dump(a.Ctx, c.Files, format, a.Stdout, c.Store,
+		func(path string) { fmt.Fprintln(a.Stdout, term.Printable(path)) },
+		func(text string) { fmt.Fprintln(a.Stderr, "symdepot: warning:", term.Printable(text)) })
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/importexport"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -44,30 +45,30 @@ func (c exportCmd) Run(a *session) error {
 		return err
 	}
 	if len(txs) == 0 {
-		fmt.Fprintln(a.stderr, "symdepot: the depot has no build to export")
+		fmt.Fprintln(a.Stderr, "symdepot: the depot has no build to export")
 		return term.ErrNegative
 	}
 	opt := importexport.ExportOptions{Layout: l, Compress: c.Compress, All: c.All, Lower: c.Lower, DryRun: c.DryRun}
-	lines := term.NewJSONLines(a.stdout)
+	lines := term.NewJSONLines(a.Stdout)
 	if c.JSON {
 		opt.Event = func(e importexport.Event) { _ = lines.Write(fileEvent(e)) }
 	}
-	bar := term.NewProgress(a.stderr, "exporting", -1)
+	bar := term.NewProgress(a.Stderr, "exporting", -1)
 	defer bar.Done()
 	opt.Progress = func(done, _ int64) { bar.Set(done) }
-	r, err := importexport.Export(a.ctx, d, txs, c.Dir, opt)
+	r, err := importexport.Export(a.Ctx, d, txs, c.Dir, opt)
 	bar.Done()
 	if err != nil {
 		return err
 	}
-	if err := c.print(a.console, &r, lines); err != nil {
+	if err := c.print(a.Console, &r, lines); err != nil {
 		return err
 	}
 	switch {
 	case r.Failed > 0:
 		return fmt.Errorf("%s could not be written", term.Count(r.Failed, "file"))
 	case r.Written.Files+r.Same.Files+r.Before == 0:
-		fmt.Fprintf(a.stderr, "symdepot: nothing in the depot has a path in layout %s\n", l.Name())
+		fmt.Fprintf(a.Stderr, "symdepot: nothing in the depot has a path in layout %s\n", l.Name())
 		return term.ErrNegative
 	}
 	return nil
@@ -76,16 +77,16 @@ func (c exportCmd) Run(a *session) error {
 // transactions returns the transactions to export, the oldest first.
 func (c exportCmd) transactions(a *session, d *depot.Depot) ([]depot.Transaction, error) {
 	if len(c.Tx) == 0 {
-		list, err := d.List(a.ctx, answer.Scope{}, depot.ListFilter{Product: anyOr(c.Product)})
+		list, err := d.List(a.Ctx, answer.Scope{}, depot.ListFilter{Product: anyOr(c.Product)})
 		slices.Reverse(list)
 		return list, err
 	}
 	var list []depot.Transaction
 	for _, n := range slices.Compact(slices.Sorted(slices.Values(c.Tx))) {
-		if err := liveTransaction(a.console, d, n); err != nil {
+		if err := liveTransaction(a.Console, d, n); err != nil {
 			return nil, err
 		}
-		tx, err := d.Transaction(a.ctx, n)
+		tx, err := d.Transaction(a.Ctx, n)
 		if err != nil {
 			return nil, err
 		}
@@ -98,20 +99,20 @@ func (c exportCmd) transactions(a *session, d *depot.Depot) ([]depot.Transaction
 
 // liveTransaction returns term.ErrNegative, and prints why, if there is no such
 // transaction or it was removed.
-func liveTransaction(a *console, d *depot.Depot, number int64) error {
-	tx, err := d.Transaction(a.ctx, number)
+func liveTransaction(a *console.Console, d *depot.Depot, number int64) error {
+	tx, err := d.Transaction(a.Ctx, number)
 	if err != nil {
-		return noSuchTx(a.stderr, number, err)
+		return noSuchTx(a.Stderr, number, err)
 	}
 	if !tx.Removed.IsZero() {
-		fmt.Fprintf(a.stderr, "symdepot: build %d was removed\n", number)
+		fmt.Fprintf(a.Stderr, "symdepot: build %d was removed\n", number)
 		return term.ErrNegative
 	}
 	return nil
 }
 
 // print prints what was written.
-func (c exportCmd) print(a *console, r *importexport.ExportResult, lines term.JSONLines) error {
+func (c exportCmd) print(a *console.Console, r *importexport.ExportResult, lines term.JSONLines) error {
 	if c.JSON {
 		return lines.Write(struct {
 			Event        string             `json:"event"`
@@ -136,7 +137,7 @@ func (c exportCmd) print(a *console, r *importexport.ExportResult, lines term.JS
 	if c.DryRun {
 		word = "would export"
 	}
-	w := a.stdout
+	w := a.Stdout
 	fmt.Fprintf(w, "%s %s to %s (%s)\n", word, term.Count(int64(r.Transactions), "build"), term.Printable(c.Dir), c.Layout)
 	if r.Before > 0 {
 		fmt.Fprintf(w, "  there already  %s\n", term.Count(r.Before, "build"))

@@ -9,6 +9,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/console"
 )
 
 type gcCmd struct {
@@ -34,16 +35,16 @@ func (c gcCmd) Run(a *session) error {
 	l, err := c.collect(a)
 	switch {
 	case client.IsNo(err):
-		return a.nothing(err.Error())
+		return a.Nothing(err.Error())
 	case err != nil:
 		return err
 	case c.DryRun && l.Plan == "":
-		fmt.Fprintln(a.stderr, "symdepot: the plan could not be stored; gc without --plan works nevertheless")
+		fmt.Fprintln(a.Stderr, "symdepot: the plan could not be stored; gc without --plan works nevertheless")
 	}
 	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(l)
+		return term.NewJSONLines(a.Stdout).Write(l)
 	}
-	l.Print(a.stdout)
+	l.Print(a.Stdout)
 	return nil
 }
 
@@ -58,11 +59,11 @@ func (c gcCmd) collect(a *session) (l display.Collected, err error) {
 	err = a.api(c.serverFlags, depot.Options{Probe: true}, func(k *client.API) (err error) {
 		switch {
 		case c.Plan != "":
-			l, err = k.ApplyCollection(a.ctx, c.Plan)
+			l, err = k.ApplyCollection(a.Ctx, c.Plan)
 		case c.DryRun:
-			l, err = k.PlanCollection(a.ctx, grace, c.EmptyTrash)
+			l, err = k.PlanCollection(a.Ctx, grace, c.EmptyTrash)
 		default:
-			l, err = k.Collect(a.ctx, grace, c.EmptyTrash)
+			l, err = k.Collect(a.Ctx, grace, c.EmptyTrash)
 		}
 		return err
 	})
@@ -77,10 +78,10 @@ func (c gcCmd) here(a *session, opt lifecycle.CollectOptions) (display.Collected
 	}
 	defer d.Close()
 	if c.DryRun {
-		p, err := d.Retention.PlanCollection(a.ctx, opt, localUser())
+		p, err := d.Retention.PlanCollection(a.Ctx, opt, console.LocalUser())
 		return display.NewCollectionPlan(p), err
 	}
-	done, err := d.Retention.Collect(a.ctx, opt)
+	done, err := d.Retention.Collect(a.Ctx, opt)
 	return display.NewCollected(done, false), err
 }
 
@@ -91,5 +92,5 @@ func (gcCmd) claim(a *session) error {
 		return err
 	}
 	defer d.Close()
-	return d.Check.Claim(a.ctx)
+	return d.Check.Claim(a.Ctx)
 }

@@ -24,16 +24,16 @@ type getCmd struct {
 // Run gets the files.
 func (c getCmd) Run(a *session) error {
 	l := &needed.List{}
-	file, err := l.Named(a.ctx, c.What)
+	file, err := l.Named(a.Ctx, c.What)
 	if err != nil {
 		return err
 	}
 	if len(l.Wants) == 0 {
 		for _, f := range l.SymbolFiles {
-			fmt.Fprintf(a.stderr, "symdepot: %s is itself a symbol file and needs no others\n", term.Printable(f))
+			fmt.Fprintf(a.Stderr, "symdepot: %s is itself a symbol file and needs no others\n", term.Printable(f))
 		}
 		if len(l.SymbolFiles) == 0 {
-			fmt.Fprintln(a.stderr, "symdepot: found no program, library or dump that names symbol files")
+			fmt.Fprintln(a.Stderr, "symdepot: found no program, library or dump that names symbol files")
 		}
 		return term.ErrNegative
 	}
@@ -54,11 +54,11 @@ func (c getCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
-	lines := term.NewJSONLines(a.stdout)
-	bar := term.NewProgress(a.stderr, "downloading", -1)
+	lines := term.NewJSONLines(a.Stdout)
+	bar := term.NewProgress(a.Stderr, "downloading", -1)
 	defer bar.Done()
 	// The depot of --server goes with the command.
-	report, err := needed.Get(a.ctx, d, target, c.Jobs, c.Server != "", bar.Set, func(o needed.Outcome, path string) {
+	report, err := needed.Get(a.Ctx, d, target, c.Jobs, c.Server != "", bar.Set, func(o needed.Outcome, path string) {
 		switch {
 		case c.JSON:
 			_ = lines.Write(struct {
@@ -66,7 +66,7 @@ func (c getCmd) Run(a *session) error {
 				Path string `json:"path,omitempty"`
 			}{o, path})
 		case path != "":
-			fmt.Fprintln(a.stdout, path)
+			fmt.Fprintln(a.Stdout, path)
 		}
 	})
 	bar.Done()
@@ -74,9 +74,9 @@ func (c getCmd) Run(a *session) error {
 		return err
 	}
 	if !c.JSON {
-		printMissing(a.console, report, l.Bad)
+		printMissing(a.Console, report, l.Bad)
 		if hint := target.Hint(file); hint != "" {
-			fmt.Fprintln(a.stderr, "now:", hint)
+			fmt.Fprintln(a.Stderr, "now:", hint)
 		}
 	}
 	return c.result(report)

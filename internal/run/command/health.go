@@ -36,8 +36,8 @@ func (c healthCmd) Run(a *session) error {
 		}
 		server = doctor.LocalClient(base)
 	}
-	if _, err := daemon.Health(a.ctx, base, server); err != nil {
-		return a.nothing(fmt.Sprintf("not ready: %v", err))
+	if _, err := daemon.Health(a.Ctx, base, server); err != nil {
+		return a.Nothing(fmt.Sprintf("not ready: %v", err))
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/symdepot/symdepot/internal/run/console"
 )
 
 // The help of each command: text before the first example, since an example
@@ -48,7 +50,7 @@ func TestHelpOfGroup(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"help", "policy", "set"}, {"token", "new", "--help"}} {
 		var out strings.Builder
-		if code := Run(t.Context(), args, strings.NewReader(""), &out, io.Discard, Options{}); code != 0 || !strings.Contains(out.String(), "Exit codes: ") {
+		if code := Run(t.Context(), args, strings.NewReader(""), &out, io.Discard, console.Options{}); code != 0 || !strings.Contains(out.String(), "Exit codes: ") {
 			t.Errorf("symdepot %s: exit %d\n%s\nwant 0 and the exit codes of the group", strings.Join(args, " "), code, out.String())
 		}
 	}
@@ -88,7 +90,7 @@ func TestShortHelp(t *testing.T) {
 	t.Parallel()
 	help := func(args ...string) string {
 		var out strings.Builder
-		if code := Run(t.Context(), args, strings.NewReader(""), &out, io.Discard, Options{}); code != ExitOK {
+		if code := Run(t.Context(), args, strings.NewReader(""), &out, io.Discard, console.Options{}); code != ExitOK {
 			t.Errorf("symdepot %s: exit %d, want %d", strings.Join(args, " "), code, ExitOK)
 		}
 		return out.String()
@@ -125,7 +127,7 @@ func TestShortHelp(t *testing.T) {
 func TestFirstScreen(t *testing.T) {
 	t.Parallel()
 	var out, errs strings.Builder
-	if code := Run(t.Context(), nil, strings.NewReader(""), &out, &errs, Options{}); code != ExitUsage || out.Len() > 0 {
+	if code := Run(t.Context(), nil, strings.NewReader(""), &out, &errs, console.Options{}); code != ExitUsage || out.Len() > 0 {
 		t.Errorf("symdepot: exit %d, output %q; want %d and nothing", code, out.String(), ExitUsage)
 	}
 	for _, want := range []string{"symdepot serve --add build/", "\nLook:\n  identify, find, list, ", "symdepot --help\n"} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/manual"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -63,9 +64,9 @@ type completionCmd struct {
 }
 
 // Run prints the script.
-func (c completionCmd) Run(a *console, app *kong.Kong) error {
+func (c completionCmd) Run(a *console.Console, app *kong.Kong) error {
 	root := describeNode(app.Model.Node)
-	_, err := io.WriteString(a.stdout, manual.Completion(c.Shell, &root))
+	_, err := io.WriteString(a.Stdout, manual.Completion(c.Shell, &root))
 	return err
 }
 

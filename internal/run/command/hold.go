@@ -20,11 +20,11 @@ type promoteCmd struct {
 // Run changes the class.
 func (c promoteCmd) Run(a *session) error {
 	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		p, err := k.Promote(a.ctx, c.Number, c.Class, c.Hold)
+		p, err := k.Promote(a.Ctx, c.Number, c.Class, c.Hold)
 		if err != nil {
-			return noSuchTx(a.stderr, c.Number, err)
+			return noSuchTx(a.Stderr, c.Number, err)
 		}
-		return a.print(c.JSON, p, "build %d: class %s, before %s\n", c.Number, c.Class, cmp.Or(p.From, "none given"))
+		return a.Print(c.JSON, p, "build %d: class %s, before %s\n", c.Number, c.Class, cmp.Or(p.From, "none given"))
 	})
 }
 
@@ -43,8 +43,8 @@ func (c holdCmd) Run(a *session) error {
 	if c.Until != "" {
 		var err error
 		day, err = time.Parse(time.DateOnly, c.Until)
-		if err != nil || !a.now().Before(day.AddDate(0, 0, 1)) { // days are those of UTC
-			return term.UsageError("--until: a day that is not past is expected, such as " + a.now().AddDate(1, 0, 0).Format(time.DateOnly))
+		if err != nil || !a.Now().Before(day.AddDate(0, 0, 1)) { // days are those of UTC
+			return term.UsageError("--until: a day that is not past is expected, such as " + a.Now().AddDate(1, 0, 0).Format(time.DateOnly))
 		}
 		until = " until " + c.Until
 	}
@@ -52,11 +52,11 @@ func (c holdCmd) Run(a *session) error {
 		return term.UsageError("the reason is empty")
 	}
 	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		l, err := k.Hold(a.ctx, c.Number, c.Reason, day)
+		l, err := k.Hold(a.Ctx, c.Number, c.Reason, day)
 		if err != nil {
-			return noSuchTx(a.stderr, c.Number, err)
+			return noSuchTx(a.Stderr, c.Number, err)
 		}
-		return a.print(c.JSON, l, "build %d is held%s: %s\n", c.Number, until, term.Printable(c.Reason))
+		return a.Print(c.JSON, l, "build %d is held%s: %s\n", c.Number, until, term.Printable(c.Reason))
 	})
 }
 
@@ -70,15 +70,15 @@ type unholdCmd struct {
 // Run releases holds.
 func (c unholdCmd) Run(a *session) error {
 	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		list, err := k.Unhold(a.ctx, c.Number, c.Reason)
+		list, err := k.Unhold(a.Ctx, c.Number, c.Reason)
 		if err != nil {
-			return noSuchTx(a.stderr, c.Number, err)
+			return noSuchTx(a.Stderr, c.Number, err)
 		}
 		if len(list) == 0 {
-			return a.nothing("the build has no such hold")
+			return a.Nothing("the build has no such hold")
 		}
 		for _, h := range list {
-			if err := a.print(c.JSON, h, "build %d is not held any more: %s\n", h.Transaction, term.Printable(h.Reason)); err != nil {
+			if err := a.Print(c.JSON, h, "build %d is not held any more: %s\n", h.Transaction, term.Printable(h.Reason)); err != nil {
 				return err
 			}
 		}

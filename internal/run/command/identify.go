@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/needed"
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -27,11 +28,11 @@ type identifyCmd struct {
 func (c identifyCmd) Run(a *session) error {
 	p := &display.IdentifiedPrinter{JSON: c.JSON, Sources: c.Sources, Named: c.Paths}
 	files := &display.Files{Paths: c.Paths, Left: p.Left}
-	if err := c.examiner(a.console, p, files); err != nil {
+	if err := c.examiner(a.Console, p, files); err != nil {
 		return err
 	}
-	p.Begin(a.stdout, c.Server != "")
-	unreadable, err := files.Each(a.ctx)
+	p.Begin(a.Stdout, c.Server != "")
+	unreadable, err := files.Each(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -45,17 +46,17 @@ func (c identifyCmd) Run(a *session) error {
 	case c.JSON:
 		return term.ErrNegative
 	case c.Sources:
-		return a.nothing("no symbol file here names source files")
+		return a.Nothing("no symbol file here names source files")
 	}
-	fmt.Fprintln(a.stderr, "symdepot: there is no symbol file")
+	fmt.Fprintln(a.Stderr, "symdepot: there is no symbol file")
 	for _, path := range needed.Dumps(c.Paths) {
-		fmt.Fprintf(a.stderr, "symdepot: %s is a dump; symdepot why %[1]s says which files of its modules are here\n", term.Printable(path))
+		fmt.Fprintf(a.Stderr, "symdepot: %s is a dump; symdepot why %[1]s says which files of its modules are here\n", term.Printable(path))
 	}
 	return term.ErrNegative
 }
 
 // examiner sets what examines the files: this machine, or the server.
-func (c identifyCmd) examiner(a *console, p *display.IdentifiedPrinter, files *display.Files) error {
+func (c identifyCmd) examiner(a *console.Console, p *display.IdentifiedPrinter, files *display.Files) error {
 	forced, err := objfile.ParseForced(c.As)
 	if err != nil {
 		return err
@@ -68,14 +69,14 @@ func (c identifyCmd) examiner(a *console, p *display.IdentifiedPrinter, files *d
 		return term.UsageError("--as does not go with --server")
 	case c.Sources:
 		files.Examine = func(ctx context.Context, f *scan.File) error {
-			return display.IdentifySources(ctx, f, opt, func(text string) { a.warn([]string{term.Printable(text)}) }, p.Source)
+			return display.IdentifySources(ctx, f, opt, func(text string) { a.Warn([]string{term.Printable(text)}) }, p.Source)
 		}
 	case c.Server != "":
-		server, err := a.pusher(c.Server, c.TokenFile)
+		server, err := pusher(a, c.Server, c.TokenFile)
 		if err != nil {
 			return err
 		}
-		server.RetryAndTell(time.Minute, a.stderr)
+		server.RetryAndTell(time.Minute, a.Stderr)
 		files.Scan.Want = client.MayIdentify
 		files.Examine = func(ctx context.Context, f *scan.File) error {
 			answer, err := server.Identify(ctx, f)

@@ -8,6 +8,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot/bundle"
 	"github.com/symdepot/symdepot/internal/depot/importexport"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -39,11 +40,11 @@ func (c importCmd) Run(a *session) error {
 	if opt.PointerRoots, err = pointerRoots(c.PointerRoot); err != nil {
 		return err
 	}
-	lines := term.NewJSONLines(a.stdout)
+	lines := term.NewJSONLines(a.Stdout)
 	if c.JSON {
 		opt.Event = func(e importexport.Event) { _ = lines.Write(fileEvent(e)) }
 	}
-	bar := term.NewProgress(a.stderr, "importing", -1)
+	bar := term.NewProgress(a.Stderr, "importing", -1)
 	defer bar.Done()
 	opt.Progress = func(done, _ int64) { bar.Set(done) }
 	im, done, err := c.prepare(a, opt)
@@ -63,7 +64,7 @@ func (c importCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
-	if err := c.print(a.console, &r, lines); err != nil {
+	if err := c.print(a.Console, &r, lines); err != nil {
 		return err
 	}
 	switch {
@@ -76,7 +77,7 @@ func (c importCmd) Run(a *session) error {
 }
 
 // print prints what was imported.
-func (c importCmd) print(a *console, r *importexport.ImportResult, lines term.JSONLines) error {
+func (c importCmd) print(a *console.Console, r *importexport.ImportResult, lines term.JSONLines) error {
 	if c.JSON {
 		return lines.Write(struct {
 			Event     string             `json:"event"`
@@ -96,15 +97,15 @@ func (c importCmd) print(a *console, r *importexport.ImportResult, lines term.JS
 	if c.DryRun {
 		word = "would import"
 	}
-	fmt.Fprintf(a.stdout, "%s %s of %s (%s)\n", word, term.Count(r.Imported, "build"), term.Printable(r.Store), r.Layout.Name())
+	fmt.Fprintf(a.Stdout, "%s %s of %s (%s)\n", word, term.Count(r.Imported, "build"), term.Printable(r.Store), r.Layout.Name())
 	if r.Before > 0 {
-		fmt.Fprintf(a.stdout, "  passed over    %d that were imported before\n", r.Before)
+		fmt.Fprintf(a.Stdout, "  passed over    %d that were imported before\n", r.Before)
 	}
-	r.Print(a.stdout)
+	r.Print(a.Stdout)
 	if r.Misplaced > 0 {
-		fmt.Fprintf(a.stdout, "  misplaced      %s, imported under their own ids\n", term.Count(r.Misplaced, "file"))
+		fmt.Fprintf(a.Stdout, "  misplaced      %s, imported under their own ids\n", term.Count(r.Misplaced, "file"))
 		for _, s := range r.MisplacedSome {
-			fmt.Fprintf(a.stdout, "    %s\n", term.Printable(s))
+			fmt.Fprintf(a.Stdout, "    %s\n", term.Printable(s))
 		}
 	}
 	return nil
@@ -128,9 +129,9 @@ func (c importCmd) importBundle(a *session) error {
 		return err
 	}
 	defer b.Close()
-	bar := term.NewProgress(a.stderr, "checking", b.Size())
+	bar := term.NewProgress(a.Stderr, "checking", b.Size())
 	defer bar.Done()
-	if err := b.Check(a.ctx, bar.Set); err != nil {
+	if err := b.Check(a.Ctx, bar.Set); err != nil {
 		return fmt.Errorf("%s: %w; nothing was imported", c.Tree, err)
 	}
 	bar.Done()
@@ -139,7 +140,7 @@ func (c importCmd) importBundle(a *session) error {
 		if key != nil {
 			signed = "as signed"
 		}
-		fmt.Fprintf(a.stdout, "%s: %s, %s\n", c.Tree, term.Count(int64(len(b.Manifest.Files)), "file"), signed)
+		fmt.Fprintf(a.Stdout, "%s: %s, %s\n", c.Tree, term.Count(int64(len(b.Manifest.Files)), "file"), signed)
 		return nil
 	}
 	d, err := a.openFor(false)
@@ -147,21 +148,21 @@ func (c importCmd) importBundle(a *session) error {
 		return err
 	}
 	defer d.Close()
-	r, err := b.Import(a.ctx, d, c.info())
+	r, err := b.Import(a.Ctx, d, c.info())
 	if err != nil {
 		return err
 	}
-	a.warn(r.Warnings())
+	a.Warn(r.Warnings())
 	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(map[string]int{
+		return term.NewJSONLines(a.Stdout).Write(map[string]int{
 			"files": r.Files, "before": r.Before, "builds": r.Transactions,
 			"missing": len(b.Manifest.Missing), "refused": len(r.Refused),
 		})
 	}
-	fmt.Fprintf(a.stdout, "imported %s in %s; %d were imported before\n",
+	fmt.Fprintf(a.Stdout, "imported %s in %s; %d were imported before\n",
 		term.Count(int64(r.Files), "file"), term.Count(int64(r.Transactions), "build"), r.Before)
 	if n := len(b.Manifest.Missing); n > 0 {
-		fmt.Fprintf(a.stdout, "%s had not been found when the bundle was made\n", term.Count(int64(n), "wanted file"))
+		fmt.Fprintf(a.Stdout, "%s had not been found when the bundle was made\n", term.Count(int64(n), "wanted file"))
 	}
 	return nil
 }

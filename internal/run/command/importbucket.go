@@ -13,7 +13,7 @@ import (
 // prepare prepares the import of the folder or bucket.
 func (c importCmd) prepare(a *session, opt importexport.ImportOptions) (im *importexport.Import, done func(), err error) {
 	if !address.IsBucket(c.Tree) {
-		im, err = importexport.NewImport(a.ctx, c.Tree, opt)
+		im, err = importexport.NewImport(a.Ctx, c.Tree, opt)
 		return im, func() {}, err
 	}
 	if len(opt.PointerRoots) > 0 {
@@ -30,7 +30,7 @@ func (c importCmd) prepare(a *session, opt importexport.ImportOptions) (im *impo
 	if err != nil {
 		return nil, nil, err
 	}
-	if im, err = importexport.NewBucketImport(a.ctx, b, opt); err != nil {
+	if im, err = importexport.NewBucketImport(a.Ctx, b, opt); err != nil {
 		_ = b.Close()
 		return nil, nil, err
 	}

@@ -41,7 +41,7 @@ func (c jobsListCmd) Run(a *session) error {
 	}
 	var list []jobs.Shown
 	err := a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		return k.Jobs(a.ctx, f, func(j jobs.Shown) error {
+		return k.Jobs(a.Ctx, f, func(j jobs.Shown) error {
 			list = append(list, j)
 			return nil
 		})
@@ -49,9 +49,9 @@ func (c jobsListCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
-	lines := term.NewJSONLines(a.stdout)
-	t := term.NewTable(a.stdout, "JOB", "STATE", "WHAT", "KEY", "TRIES", "AGE", "TOOK", "WORKER", "OUTCOME")
-	now := a.now()
+	lines := term.NewJSONLines(a.Stdout)
+	t := term.NewTable(a.Stdout, "JOB", "STATE", "WHAT", "KEY", "TRIES", "AGE", "TOOK", "WORKER", "OUTCOME")
+	now := a.Now()
 	for _, j := range list {
 		if c.JSON {
 			if err := lines.Write(j); err != nil {
@@ -74,15 +74,15 @@ func (c jobsListCmd) Run(a *session) error {
 				return err
 			}
 			if j.Result != "" {
-				fmt.Fprintf(a.stdout, "    result %s, made by %s\n", j.Result, term.Printable(j.Worker))
+				fmt.Fprintf(a.Stdout, "    result %s, made by %s\n", j.Result, term.Printable(j.Worker))
 			}
 			for line := range strings.SplitSeq(j.Detail, "\n") {
-				fmt.Fprintf(a.stdout, "    %s\n", term.Printable(line))
+				fmt.Fprintf(a.Stdout, "    %s\n", term.Printable(line))
 			}
 		}
 	}
 	if len(list) == 0 {
-		return a.nothing("there are no such jobs")
+		return a.Nothing("there are no such jobs")
 	}
 	return t.Flush()
 }
@@ -96,13 +96,13 @@ type jobsStatsCmd struct {
 func (c jobsStatsCmd) Run(a *session) error {
 	var stats []jobs.Stats
 	err := a.api(c.serverFlags, depot.Options{}, func(k *client.API) (err error) {
-		stats, err = k.JobStats(a.ctx)
+		stats, err = k.JobStats(a.Ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	lines := term.NewJSONLines(a.stdout)
+	lines := term.NewJSONLines(a.Stdout)
 	for _, s := range stats {
 		if c.JSON {
 			if err := lines.Write(s); err != nil {
@@ -110,12 +110,12 @@ func (c jobsStatsCmd) Run(a *session) error {
 			}
 			continue
 		}
-		fmt.Fprintf(a.stdout, "%s: %d queued, %d of them delayed; %d running, %d of them with an expired lease\n",
+		fmt.Fprintf(a.Stdout, "%s: %d queued, %d of them delayed; %d running, %d of them with an expired lease\n",
 			s.Kind, s.Queued, s.Delayed, s.Running, s.Lost)
 		if !s.Oldest.IsZero() {
-			fmt.Fprintf(a.stdout, "the oldest has waited since %s\n", s.Oldest.Local().Format("2006-01-02 15:04:05"))
+			fmt.Fprintf(a.Stdout, "the oldest has waited since %s\n", s.Oldest.Local().Format("2006-01-02 15:04:05"))
 		}
-		t := term.NewTable(a.stdout, "ENDED", "OUTCOME", "JOBS", "MEAN TIME", "LONGEST")
+		t := term.NewTable(a.Stdout, "ENDED", "OUTCOME", "JOBS", "MEAN TIME", "LONGEST")
 		for _, o := range s.Outcomes {
 			mean := (o.Total / time.Duration(max(o.Jobs, 1))).Round(time.Millisecond)
 			t.Row(o.State.String(), o.Class, strconv.FormatInt(o.Jobs, 10), mean.String(), o.Longest.Round(time.Millisecond).String())
@@ -125,7 +125,7 @@ func (c jobsStatsCmd) Run(a *session) error {
 		}
 	}
 	if len(stats) == 0 {
-		return a.nothing("there are no jobs")
+		return a.Nothing("there are no jobs")
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ type jobsCancelCmd struct {
 // Run ends jobs.
 func (c jobsCancelCmd) Run(a *session) error {
 	return eachJob(a, c.serverFlags, c.ID, func(k *client.API, id int64) (string, error) {
-		was, err := k.CancelJob(a.ctx, id)
+		was, err := k.CancelJob(a.Ctx, id)
 		if err == nil && !was {
 			return "had ended", nil
 		}
@@ -154,7 +154,7 @@ type jobsRetryCmd struct {
 // Run enters jobs again.
 func (c jobsRetryCmd) Run(a *session) error {
 	return eachJob(a, c.serverFlags, c.ID, func(k *client.API, id int64) (string, error) {
-		n, err := k.RetryJob(a.ctx, id)
+		n, err := k.RetryJob(a.Ctx, id)
 		if n == id {
 			return "has not ended", err
 		}
@@ -173,7 +173,7 @@ func eachJob(a *session, f serverFlags, ids []int64, do func(k *client.API, id i
 			} else if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.stdout, "job %d %s\n", id, what)
+			fmt.Fprintf(a.Stdout, "job %d %s\n", id, what)
 		}
 		return nil
 	})

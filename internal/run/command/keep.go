@@ -23,25 +23,25 @@ func (c verifyCmd) Run(a *session) error {
 		return err
 	}
 	defer d.Close()
-	stats, err := d.Stats(a.ctx)
+	stats, err := d.Stats(a.Ctx)
 	if err != nil {
 		return err
 	}
-	out := term.NewJSONLines(a.stdout)
-	bar := term.NewProgress(a.stderr, "verifying", stats.Bytes)
+	out := term.NewJSONLines(a.Stdout)
+	bar := term.NewProgress(a.Stderr, "verifying", stats.Bytes)
 	defer bar.Done()
-	v, err := d.Check.Run(a.ctx, check.Options{Repair: c.Repair, Rows: c.Rows, Deep: c.Deep, Restore: c.Restore}, func(f content.Fault) {
+	v, err := d.Check.Run(a.Ctx, check.Options{Repair: c.Repair, Rows: c.Rows, Deep: c.Deep, Restore: c.Restore}, func(f content.Fault) {
 		if c.JSON {
 			_ = out.Write(f)
 		} else {
-			display.Fault(a.stdout, f)
+			display.Fault(a.Stdout, f)
 		}
 	}, bar.Set)
 	bar.Done()
 	if err != nil {
 		return err
 	}
-	background, err := d.Check.Progress(a.ctx)
+	background, err := d.Check.Progress(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (c verifyCmd) Run(a *session) error {
 			return err
 		}
 	} else {
-		display.Verified(a.stdout, v, background, c.Rows)
+		display.Verified(a.Stdout, v, background, c.Rows)
 	}
 	if v.Faults > 0 {
 		return term.ErrNegative

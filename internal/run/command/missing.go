@@ -26,22 +26,22 @@ type missingCmd struct {
 func (c missingCmd) Run(a *session) error {
 	f := catalog.WantedFilter{Limit: c.Limit, Client: c.Client, Name: symfile.Fold(c.Name)}
 	if c.Since > 0 {
-		f.Since = a.now().Add(-time.Duration(c.Since))
+		f.Since = a.Now().Add(-time.Duration(c.Since))
 	}
-	lines, t, w := term.NewJSONLines(a.stdout), (*term.Table)(nil), (*display.MissingCSV)(nil)
+	lines, t, w := term.NewJSONLines(a.Stdout), (*term.Table)(nil), (*display.MissingCSV)(nil)
 	var err error
 	switch {
 	case c.CSV:
-		w, err = display.NewMissingCSV(a.stdout)
+		w, err = display.NewMissingCSV(a.Stdout)
 	case !c.JSON:
-		t = term.NewTable(a.stdout, "COUNT", "CLIENT", "LAST", "NAME", "ID")
+		t = term.NewTable(a.Stdout, "COUNT", "CLIENT", "LAST", "NAME", "ID")
 	}
 	if err != nil {
 		return err
 	}
 	n := 0
 	err = a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		return k.Missing(a.ctx, f, func(m catalog.Wanted) error {
+		return k.Missing(a.Ctx, f, func(m catalog.Wanted) error {
 			n++
 			switch {
 			case c.CSV:
@@ -67,7 +67,7 @@ func (c missingCmd) Run(a *session) error {
 		}
 	}
 	if n == 0 {
-		return a.nothing("no request went unanswered; a server stores its counts every 20 seconds")
+		return a.Nothing("no request went unanswered; a server stores its counts every 20 seconds")
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/remote/sympath"
 	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/console"
 )
 
 type pathCmd struct {
@@ -50,7 +51,7 @@ func (c pathCheckCmd) Run(a *session) error {
 	}
 	list := c.elements(self)
 	if len(list) == 0 {
-		fmt.Fprintln(a.stderr, "symdepot: neither _NT_SYMBOL_PATH nor DEBUGINFOD_URLS is set")
+		fmt.Fprintln(a.Stderr, "symdepot: neither _NT_SYMBOL_PATH nor DEBUGINFOD_URLS is set")
 		return term.ErrNegative
 	}
 	checked := make([]checkedElement, len(list))
@@ -59,7 +60,7 @@ func (c pathCheckCmd) Run(a *session) error {
 	}
 	if !c.NoProbe {
 		// This server itself is tested like any other.
-		for i, p := range sympath.ProbeAll(a.ctx, c.elements(nil), probeTime) {
+		for i, p := range sympath.ProbeAll(a.Ctx, c.elements(nil), probeTime) {
 			checked[i].Probes = p
 		}
 	}
@@ -70,12 +71,12 @@ func (c pathCheckCmd) Run(a *session) error {
 			bad = bad || !p.Reachable || p.Error != ""
 		}
 		if c.JSON {
-			if err := term.NewJSONLines(a.stdout).Write(e); err != nil {
+			if err := term.NewJSONLines(a.Stdout).Write(e); err != nil {
 				return err
 			}
 			continue
 		}
-		e.print(a.console, i+1)
+		e.print(a.Console, i+1)
 	}
 	if bad {
 		return term.ErrNegative
@@ -96,7 +97,7 @@ func (c pathCheckCmd) elements(self []string) []sympath.Element {
 }
 
 // print prints the element as text.
-func (e *checkedElement) print(a *console, n int) {
+func (e *checkedElement) print(a *console.Console, n int) {
 	text := e.Text
 	if strings.TrimSpace(text) == "" {
 		text = "(empty)"
@@ -104,17 +105,17 @@ func (e *checkedElement) print(a *console, n int) {
 	if e.Var != "" {
 		text = e.Var + ": " + text
 	}
-	fmt.Fprintf(a.stdout, "%d. %s\n", n, term.Printable(text))
-	fmt.Fprintf(a.stdout, "   %s (%s): %s\n", e.Kind, term.Printable(e.Rule), term.Printable(e.Means))
+	fmt.Fprintf(a.Stdout, "%d. %s\n", n, term.Printable(text))
+	fmt.Fprintf(a.Stdout, "   %s (%s): %s\n", e.Kind, term.Printable(e.Rule), term.Printable(e.Means))
 	for _, s := range e.Stores {
 		if s.Preset != "" {
-			fmt.Fprintf(a.stdout, "   preset %s\n", s.Preset)
+			fmt.Fprintf(a.Stdout, "   preset %s\n", s.Preset)
 		}
 	}
 	for _, w := range e.Warnings {
-		fmt.Fprintf(a.stdout, "   warning: %s\n", term.Printable(w))
+		fmt.Fprintf(a.Stdout, "   warning: %s\n", term.Printable(w))
 	}
 	for _, p := range e.Probes {
-		fmt.Fprintf(a.stdout, "   %s: %s\n", term.Printable(p.Address), term.Printable(p.String()))
+		fmt.Fprintf(a.Stdout, "   %s: %s\n", term.Printable(p.Address), term.Printable(p.String()))
 	}
 }

@@ -28,7 +28,7 @@ func (c policyCheckCmd) Run(a *session) error {
 	p, err := retention.Parse(c.File, text)
 	if c.JSON {
 		l := display.NewPolicyCheck(c.File, p, err)
-		if err := term.NewJSONLines(a.stdout).Write(l); err != nil || l.Correct {
+		if err := term.NewJSONLines(a.Stdout).Write(l); err != nil || l.Correct {
 			return err
 		}
 		return term.Exit(ExitUsage)
@@ -36,8 +36,8 @@ func (c policyCheckCmd) Run(a *session) error {
 	if err != nil {
 		return policyFault(err)
 	}
-	a.warn(p.Warnings())
-	_, err = fmt.Fprintf(a.stdout, "%s: correct\n", c.File)
+	a.Warn(p.Warnings())
+	_, err = fmt.Fprintf(a.Stdout, "%s: correct\n", c.File)
 	return err
 }
 
@@ -49,17 +49,17 @@ type policyPreviewCmd struct {
 // Run prints the plan of the policy in force.
 func (c policyPreviewCmd) Run(a *session) error {
 	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		l, err := k.Preview(a.ctx)
+		l, err := k.Preview(a.Ctx)
 		if client.IsNo(err) {
-			return a.nothing(err.Error())
+			return a.Nothing(err.Error())
 		}
 		if err != nil {
 			return err
 		}
 		if c.JSON {
-			err = term.NewJSONLines(a.stdout).Write(l)
+			err = term.NewJSONLines(a.Stdout).Write(l)
 		} else {
-			err = l.Print(a.stdout)
+			err = l.Print(a.Stdout)
 		}
 		if err == nil && l.Unmet() {
 			return term.Exit(exitUnmet)
@@ -78,17 +78,17 @@ type policyApplyCmd struct {
 // Run applies a plan.
 func (c policyApplyCmd) Run(a *session) error {
 	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		l, err := k.Apply(a.ctx, c.Plan, c.YesRemove)
+		l, err := k.Apply(a.Ctx, c.Plan, c.YesRemove)
 		if client.IsNo(err) {
-			return a.nothing(err.Error())
+			return a.Nothing(err.Error())
 		}
 		if err != nil {
 			return err
 		}
 		if c.JSON {
-			err = term.NewJSONLines(a.stdout).Write(l)
+			err = term.NewJSONLines(a.Stdout).Write(l)
 		} else {
-			l.Print(a.stdout)
+			l.Print(a.Stdout)
 		}
 		if err == nil && l.Unmet {
 			return term.Exit(exitUnmet)

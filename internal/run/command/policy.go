@@ -30,14 +30,14 @@ type policyShowCmd struct {
 // Run prints the policy.
 func (c policyShowCmd) Run(a *session) error {
 	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		p, err := k.Policy(a.ctx)
+		p, err := k.Policy(a.Ctx)
 		if err != nil {
 			return err
 		}
 		if p.Number == 0 && !c.JSON {
-			return a.nothing(lifecycle.ErrNoPolicy.Error())
+			return a.Nothing(lifecycle.ErrNoPolicy.Error())
 		}
-		return a.print(c.JSON, p, "%s\n", strings.TrimRight(p.Text, "\n"))
+		return a.Print(c.JSON, p, "%s\n", strings.TrimRight(p.Text, "\n"))
 	})
 }
 
@@ -65,7 +65,7 @@ func (c policySetCmd) Run(a *session) error {
 			text, err = a.readPolicy(c.File)
 		} else {
 			var p display.Policy
-			if p, err = k.Policy(a.ctx); err != nil {
+			if p, err = k.Policy(a.Ctx); err != nil {
 				return err
 			}
 			before, file = p.Number, "policy"
@@ -77,18 +77,18 @@ func (c policySetCmd) Run(a *session) error {
 		if err != nil {
 			return policyFault(err)
 		}
-		p, err := k.SetPolicy(a.ctx, file, text, before)
+		p, err := k.SetPolicy(a.Ctx, file, text, before)
 		if err != nil {
 			return policyFault(err)
 		}
-		a.warn(p.Warnings)
-		return a.print(c.JSON, p, "the policy is set%s; nothing was removed. symdepot policy preview shows what it would remove\n", made)
+		a.Warn(p.Warnings)
+		return a.Print(c.JSON, p, "the policy is set%s; nothing was removed. symdepot policy preview shows what it would remove\n", made)
 	})
 }
 
 // readPolicy reads the text of a policy, at most one byte more than is allowed.
 func (a *session) readPolicy(name string) ([]byte, error) {
-	in := a.stdin
+	in := a.Stdin
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {

@@ -19,7 +19,7 @@ func (c prefetchCmd) Run(a *session) error {
 	if c.empty() {
 		return term.UsageError("select the files with --manifest, --folder or --dump")
 	}
-	l, err := c.wants(a.console)
+	l, err := c.wants(a.Console)
 	if err != nil {
 		return err
 	}
@@ -29,10 +29,10 @@ func (c prefetchCmd) Run(a *session) error {
 	}
 	defer done()
 	var report needed.Report
-	lines := term.NewJSONLines(a.stdout)
-	bar := term.NewProgress(a.stderr, "downloading", -1)
+	lines := term.NewJSONLines(a.Stdout)
+	bar := term.NewProgress(a.Stderr, "downloading", -1)
 	defer bar.Done()
-	if err := needed.Fetch(a.ctx, d, l.Wants, c.Jobs, bar.Set, func(o needed.Outcome) {
+	if err := needed.Fetch(a.Ctx, d, l.Wants, c.Jobs, bar.Set, func(o needed.Outcome) {
 		report.Add(o)
 		if c.JSON {
 			_ = lines.Write(o)
@@ -48,8 +48,8 @@ func (c prefetchCmd) Run(a *session) error {
 			return err
 		}
 	} else {
-		printMissing(a.console, &report, l.Bad)
-		printFetched(a.console, &report)
+		printMissing(a.Console, &report, l.Bad)
+		printFetched(a.Console, &report)
 	}
 	switch {
 	case report.Counts[needed.Failed] > 0 || len(l.Bad) > 0:

@@ -44,13 +44,13 @@ func (c proxyCmd) Run(a *session) error {
 			return err
 		}
 		specs = append(specs, m)
-		fmt.Fprintln(a.stdout, "Neither --upstream nor _NT_SYMBOL_PATH nor DEBUGINFOD_URLS names a server: using microsoft.")
+		fmt.Fprintln(a.Stdout, "Neither --upstream nor _NT_SYMBOL_PATH nor DEBUGINFOD_URLS names a server: using microsoft.")
 	}
 	if err := c.credentials(specs, os.Getenv); err != nil {
 		return err
 	}
 	for _, s := range specs {
-		fmt.Fprintf(a.stdout, "Upstream: %s (%s).\n", term.Printable(s.Name), s.Layout)
+		fmt.Fprintf(a.Stdout, "Upstream: %s (%s).\n", term.Printable(s.Name), s.Layout)
 	}
 	return serve(a, conf, specs, nil)
 }

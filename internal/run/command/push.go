@@ -9,6 +9,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
@@ -38,11 +39,11 @@ type pushCmd struct {
 
 // Run pushes, or does one step of a push of several jobs.
 func (c pushCmd) Run(a *session) error {
-	ci, log := client.DetectCI(os.Getenv), a.stdout
+	ci, log := client.DetectCI(os.Getenv), a.Stdout
 	if c.JSON {
-		log = a.stderr
+		log = a.Stderr
 	}
-	r, err := c.push(a.console, ci)
+	r, err := c.push(a.Console, ci)
 	if r.Transaction > 0 {
 		err = errors.Join(err, ci.Done(log, c.EnvFile, r))
 	}
@@ -59,28 +60,28 @@ func (c pushCmd) Run(a *session) error {
 	case ExitOK, ExitUsage, ExitInterrupted:
 		return err
 	case ExitNo:
-		fmt.Fprintln(a.stderr, "symdepot: nothing to push:", err)
+		fmt.Fprintln(a.Stderr, "symdepot: nothing to push:", err)
 		if c.AllowEmpty {
 			return nil
 		}
 		return term.ErrNegative
 	}
 	ci.Failed(log, err)
-	fmt.Fprintln(a.stderr, "symdepot:", describe(err, a.site))
+	fmt.Fprintln(a.Stderr, "symdepot:", describe(err, a.site))
 	return term.Exit(code)
 }
 
-func (c pushCmd) push(a *console, ci client.CI) (r client.PushResult, err error) {
+func (c pushCmd) push(a *console.Console, ci client.CI) (r client.PushResult, err error) {
 	setup.CollectAt(100, 16<<20)
-	p, err := a.pusher(c.Server, c.TokenFile)
+	p, err := pusher(a, c.Server, c.TokenFile)
 	if err != nil {
 		return r, err
 	}
-	bar := term.NewProgress(a.stderr, "pushing", -1)
+	bar := term.NewProgress(a.Stderr, "pushing", -1)
 	defer bar.Done()
-	p.RetryAndTell(time.Duration(c.Retry), a.stderr)
+	p.RetryAndTell(time.Duration(c.Retry), a.Stderr)
 	p.Parallel, p.Plain, p.Progress = c.Parallel, c.Encoding == "none", bar.Set
-	lines := term.NewJSONLines(a.stdout)
+	lines := term.NewJSONLines(a.Stdout)
 	if c.JSON {
 		p.Event = func(e client.PushEvent) { _ = lines.Write(e) }
 	}
@@ -88,7 +89,7 @@ func (c pushCmd) push(a *console, ci client.CI) (r client.PushResult, err error)
 	if err != nil {
 		return r, err
 	}
-	r, err = p.Do(a.ctx, client.PushOptions{
+	r, err = p.Do(a.Ctx, client.PushOptions{
 		PushSpec: ci.Spec(wire.PushSpec{
 			Product: c.Product, Version: c.Version, Branch: c.Branch, Class: c.Class, Comment: c.Comment, Key: c.Key, Join: c.Open,
 		}, c.Paths),
@@ -96,10 +97,10 @@ func (c pushCmd) push(a *console, ci client.CI) (r client.PushResult, err error)
 		Partial: c.Partial, Anew: c.Anew, Needs: c.Needs, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots,
 	})
 	bar.Done()
-	a.warn(r.SourceWarnings)
+	a.Warn(r.SourceWarnings)
 	if c.JSON {
 		return r, errors.Join(err, lines.Write(r.Summary(err)))
 	}
-	fmt.Fprint(a.stdout, r.Text())
+	fmt.Fprint(a.Stdout, r.Text())
 	return r, err
 }

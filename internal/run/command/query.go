@@ -49,9 +49,9 @@ func (c findCmd) Run(a *session) error {
 		return err
 	}
 	defer closeStores()
-	p := findPrinter{json: c.JSON, out: term.NewJSONLines(a.stdout)}
+	p := findPrinter{json: c.JSON, out: term.NewJSONLines(a.Stdout)}
 	if !c.JSON {
-		p.t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "BUILDS", "NAME", "")
+		p.t = term.NewTable(a.Stdout, "KIND", "ARCH", "ID", "SIZE", "BUILDS", "NAME", "")
 	}
 	missing := 0
 	var hints []string
@@ -65,10 +65,10 @@ func (c findCmd) Run(a *session) error {
 			}
 			if n == 0 {
 				missing++
-				fmt.Fprintf(a.stderr, "symdepot: not in the depot: %s\n", term.Printable(q))
+				fmt.Fprintf(a.Stderr, "symdepot: not in the depot: %s\n", term.Printable(q))
 			}
 			if !c.JSON {
-				hint, err := k.Hints(a.ctx, q, p.found, c.Limit)
+				hint, err := k.Hints(a.Ctx, q, p.found, c.Limit)
 				if err != nil {
 					return err
 				}
@@ -78,7 +78,7 @@ func (c findCmd) Run(a *session) error {
 		if missing == 0 || c.JSON {
 			return nil
 		}
-		unlisted, err := k.Unlisted(a.ctx)
+		unlisted, err := k.Unlisted(a.Ctx)
 		hints = append(hints, unlisted...)
 		return err
 	}); err != nil {
@@ -90,7 +90,7 @@ func (c findCmd) Run(a *session) error {
 		}
 	}
 	for _, h := range hints {
-		fmt.Fprintln(a.stderr, "symdepot:", h)
+		fmt.Fprintln(a.Stderr, "symdepot:", h)
 	}
 	if missing > 0 {
 		if !c.JSON {
@@ -103,9 +103,9 @@ func (c findCmd) Run(a *session) error {
 
 func (c findCmd) one(a *session, k *client.API, q string, p *findPrinter) (int, error) {
 	if fi, err := os.Stat(q); c.File || err == nil && fi.Mode().IsRegular() {
-		return k.FindFile(a.ctx, q, p.print)
+		return k.FindFile(a.Ctx, q, p.print)
 	}
-	return k.Find(a.ctx, q, c.Limit, p.print)
+	return k.Find(a.Ctx, q, c.Limit, p.print)
 }
 
 type findPrinter struct {
@@ -156,25 +156,25 @@ func (c listCmd) Run(a *session) error {
 	f := depot.ListFilter{Product: anyOr(c.Product), Version: c.Version, Who: c.Who, Limit: c.Limit, Removed: c.All}
 	return a.api(c.serverFlags, opt, func(k *client.API) error {
 		if c.JSON {
-			out := term.NewJSONLines(a.stdout)
-			return k.Transactions(a.ctx, f, func(t display.Transaction) error { return out.Write(t) })
+			out := term.NewJSONLines(a.Stdout)
+			return k.Transactions(a.Ctx, f, func(t display.Transaction) error { return out.Write(t) })
 		}
 		var list []display.Transaction
-		if err := k.Transactions(a.ctx, f, func(x display.Transaction) error {
+		if err := k.Transactions(a.Ctx, f, func(x display.Transaction) error {
 			list = append(list, x)
 			return nil
 		}); err != nil {
 			return err
 		}
 		if len(list) == 0 {
-			fmt.Fprintln(a.stderr, "symdepot: no builds")
+			fmt.Fprintln(a.Stderr, "symdepot: no builds")
 		}
-		if err := display.PrintTransactions(a.stdout, list); err != nil {
+		if err := display.PrintTransactions(a.Stdout, list); err != nil {
 			return err
 		}
-		served, err := k.Served(a.ctx)
+		served, err := k.Served(a.Ctx)
 		if text := display.ServedText(served); text != "" {
-			fmt.Fprintln(a.stderr, "symdepot:", text+"; symdepot import FOLDER brings the builds of one into this list")
+			fmt.Fprintln(a.Stderr, "symdepot:", text+"; symdepot import FOLDER brings the builds of one into this list")
 		}
 		return err
 	})
@@ -189,27 +189,27 @@ type showCmd struct {
 // Run shows one transaction.
 func (c showCmd) Run(a *session) error {
 	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		s, err := k.State(a.ctx, c.Number)
+		s, err := k.State(a.Ctx, c.Number)
 		if err != nil {
-			return noSuchTx(a.stderr, c.Number, err)
+			return noSuchTx(a.Stderr, c.Number, err)
 		}
 		if c.JSON {
-			out := term.NewJSONLines(a.stdout)
+			out := term.NewJSONLines(a.Stdout)
 			if err := out.Write(s); err != nil {
 				return err
 			}
-			return k.Files(a.ctx, c.Number, func(f display.File) error { return out.Write(f) })
+			return k.Files(a.Ctx, c.Number, func(f display.File) error { return out.Write(f) })
 		}
-		s.PrintWhole(a.stdout, a.now())
-		fmt.Fprintln(a.stdout)
+		s.PrintWhole(a.Stdout, a.Now())
+		fmt.Fprintln(a.Stdout)
 		var files []display.File
-		if err := k.Files(a.ctx, c.Number, func(f display.File) error {
+		if err := k.Files(a.Ctx, c.Number, func(f display.File) error {
 			files = append(files, f)
 			return nil
 		}); err != nil {
 			return err
 		}
-		return display.PrintFiles(a.stdout, files)
+		return display.PrintFiles(a.Stdout, files)
 	})
 }
 

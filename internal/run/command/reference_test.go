@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/manual"
 )
 
@@ -26,7 +27,7 @@ func TestCommandDocs(t *testing.T) {
 	symtest.Generated(t, "docs/reference/exit-codes.md", "commands", manual.ExitCodes(&root))
 
 	var out strings.Builder
-	if code := Run(t.Context(), []string{"--help"}, strings.NewReader(""), &out, &out, Options{}); code != ExitOK {
+	if code := Run(t.Context(), []string{"--help"}, strings.NewReader(""), &out, &out, console.Options{}); code != ExitOK {
 		t.Fatalf("symdepot --help: exit code %d, want 0", code)
 	}
 	_, codes, _ := strings.Cut(out.String(), "Exit codes: ")

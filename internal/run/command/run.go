@@ -1,7 +1,7 @@
 // Package command is the command line of symdepot: flags, wiring, output and exit codes. What
 // decides stands in the packages below.
 //
-// Its files stand on each other: console, exit and session; the flags that commands share; one
+// Its files stand on each other: exit and session; the flags that commands share; one
 // file for a command, or for a group of them; the table of all commands (cli), and Run.
 package command
 
@@ -20,14 +20,15 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/manual"
 	"github.com/symdepot/symdepot/internal/run/mstools"
 	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
 // Main is the process of symdepot: it runs the command line, and exits.
-func Main(opt Options) {
-	symbolicate.Generator = "symdepot " + opt.version()
+func Main(opt console.Options) {
+	symbolicate.Generator = "symdepot " + opt.Program()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := Run(ctx, mstools.CommandLine(os.Args), os.Stdin, os.Stdout, os.Stderr, opt)
 	stop()
@@ -36,7 +37,7 @@ func Main(opt Options) {
 
 // Run runs a command line, without the name of the program, and returns the exit code. The
 // command stops when ctx ends.
-func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, opt Options) int {
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, opt console.Options) int {
 	if len(args) == 1 {
 		switch args[0] {
 		case "--version", "-V": // commands have a --version of their own
@@ -45,7 +46,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			args = []string{"--help"}
 		}
 	}
-	a := &console{ctx: ctx, stdin: stdin, stdout: term.Output{Writer: stdout}, stderr: stderr, opt: opt}
+	a := &console.Console{Ctx: ctx, Stdin: stdin, Stdout: term.Output{Writer: stdout}, Stderr: stderr, Options: opt}
 	if len(args) > 0 && args[0] == "symstore" {
 		return runSymstore(a, args[1:])
 	}
@@ -65,7 +66,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if exited >= 0 {
 		return exited // --help or --version was printed
 	}
-	s := &session{console: a, site: &setup.Site{Depot: c.Depot, Blobs: c.Blobs}}
+	s := &session{Console: a, site: &setup.Site{Depot: c.Depot, Blobs: c.Blobs}}
 	s.site.Note = func(text string) { fmt.Fprintln(stderr, "symdepot:", text) }
 	if term.IsTerminal(stderr) {
 		s.site.Acts = s.site.Note
@@ -73,8 +74,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	var file *fs.PathError
 	switch {
 	case err == nil:
-		a.command = strings.TrimPrefix(commandOf(kctx, nil), "symdepot ")
-		again := rerun(func(args []string) int { return Run(ctx, args, stdin, a.stdout, stderr, opt) })
+		a.Command = strings.TrimPrefix(commandOf(kctx, nil), "symdepot ")
+		again := rerun(func(args []string) int { return Run(ctx, args, stdin, a.Stdout, stderr, opt) })
 		err = kctx.Run(s, a, parser, again)
 	case errors.As(err, &file) && file.Op == "write": // the help could not be printed
 		err = term.OutputError{Err: file}

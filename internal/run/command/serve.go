@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/app"
 	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/symstore"
@@ -153,27 +154,27 @@ func (c serveCmd) fill(a *session) (func(context.Context, *depot.Depot) error, e
 		return nil, nil
 	}
 	return func(_ context.Context, d *depot.Depot) error {
-		return runAdd(a.console, d, c.Add, importexport.AddOptions{Info: c.info(), Sources: roots}, false)
+		return runAdd(a.Console, d, c.Add, importexport.AddOptions{Info: c.info(), Sources: roots}, false)
 	}, nil
 }
 
 // serve answers requests as a configuration says until it is interrupted.
 func serve(a *session, conf *config.Config, specs []upstream.Spec, fill func(context.Context, *depot.Depot) error) error {
-	return app.Serve(a.ctx, app.Options{
-		Site: a.site, Config: conf, Specs: specs, Limits: a.downloads(), Version: a.opt.version(), Stderr: a.stderr, Fill: fill,
-		Started: func(at app.Address) { printStart(a.console, conf.File(), at) },
+	return app.Serve(a.Ctx, app.Options{
+		Site: a.site, Config: conf, Specs: specs, Limits: a.Downloads(), Version: a.Options.Program(), Stderr: a.Stderr, Fill: fill,
+		Started: func(at app.Address) { printStart(a.Console, conf.File(), at) },
 	})
 }
 
 // printStart prints the server's address and the settings of each client.
-func printStart(a *console, configFile string, at app.Address) {
+func printStart(a *console.Console, configFile string, at app.Address) {
 	if configFile != "" {
-		fmt.Fprintf(a.stdout, "Configuration: %s\n", term.Printable(configFile))
+		fmt.Fprintf(a.Stdout, "Configuration: %s\n", term.Printable(configFile))
 	}
 	base := at.URL()
-	fmt.Fprint(a.stdout, web.StartText(base, !at.Open))
+	fmt.Fprint(a.Stdout, web.StartText(base, !at.Open))
 	if !at.Open {
-		fmt.Fprint(a.stdout, "\n", web.AccessText(base), "\n")
+		fmt.Fprint(a.Stdout, "\n", web.AccessText(base), "\n")
 	}
 }
 

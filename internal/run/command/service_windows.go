@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/winservice"
 )
 
@@ -63,7 +64,7 @@ func (c serviceInstallCmd) Run(a *session, ctx *kong.Context, all *serviceCmd) e
 		return err
 	}
 	log := filepath.Join(dir, "log", "symdepot.log")
-	_, err = fmt.Fprintf(a.stdout, "The service %s is installed.\nConfiguration: %s\nLog: %s\nStart it with: symdepot service start\n",
+	_, err = fmt.Fprintf(a.Stdout, "The service %s is installed.\nConfiguration: %s\nLog: %s\nStart it with: symdepot service start\n",
 		all.Name, file, log)
 	return err
 }
@@ -71,32 +72,33 @@ func (c serviceInstallCmd) Run(a *session, ctx *kong.Context, all *serviceCmd) e
 // Run is the process of the service.
 func (c serviceRunCmd) Run(a *session, all *serviceCmd) error {
 	return winservice.Run(all.Name, func(ctx context.Context, logs *winservice.Logs) error {
-		return c.serveCmd.Run(&session{console: &console{ctx: ctx, stdin: a.stdin, stdout: io.Discard, stderr: logs, opt: a.opt}, site: a.site})
+		out := &console.Console{Ctx: ctx, Stdin: a.Stdin, Stdout: io.Discard, Stderr: logs, Options: a.Options}
+		return c.serveCmd.Run(&session{Console: out, site: a.site})
 	})
 }
 
 // Run starts the service.
-func (serviceStartCmd) Run(a *console, all *serviceCmd) error {
-	return winservice.Start(a.ctx, all.Name)
+func (serviceStartCmd) Run(a *console.Console, all *serviceCmd) error {
+	return winservice.Start(a.Ctx, all.Name)
 }
 
 // Run stops the service.
-func (serviceStopCmd) Run(a *console, all *serviceCmd) error {
-	return winservice.Stop(a.ctx, all.Name)
+func (serviceStopCmd) Run(a *console.Console, all *serviceCmd) error {
+	return winservice.Stop(a.Ctx, all.Name)
 }
 
 // Run removes the service.
-func (serviceRemoveCmd) Run(a *console, all *serviceCmd) error {
-	return winservice.Remove(a.ctx, all.Name)
+func (serviceRemoveCmd) Run(a *console.Console, all *serviceCmd) error {
+	return winservice.Remove(a.Ctx, all.Name)
 }
 
 // Run prints the state of the service.
-func (serviceStatusCmd) Run(a *console, all *serviceCmd) error {
+func (serviceStatusCmd) Run(a *console.Console, all *serviceCmd) error {
 	text, running, err := winservice.Status(all.Name)
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(a.stdout, text); err != nil || running {
+	if _, err := fmt.Fprintln(a.Stdout, text); err != nil || running {
 		return err
 	}
 	return term.ErrNegative

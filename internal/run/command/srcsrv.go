@@ -3,6 +3,7 @@ package command
 import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/files/srclink"
+	"github.com/symdepot/symdepot/internal/run/console"
 )
 
 type srcsrvCmd struct {
@@ -19,7 +20,7 @@ type srcsrvCmd struct {
 }
 
 // Run works on one PDB after the other.
-func (c srcsrvCmd) Run(a *console) error {
+func (c srcsrvCmd) Run(a *console.Console) error {
 	task := srclink.Task{StreamOptions: srclink.StreamOptions{Base: c.Base, Product: c.Product, Version: c.Version},
 		Rebase: c.Rebase, Write: c.Write, Output: c.Output, Raw: c.Raw, JSON: c.JSON}
 	var err error
@@ -31,7 +32,7 @@ func (c srcsrvCmd) Run(a *console) error {
 	}
 	found := false
 	for _, path := range c.Files {
-		ok, err := task.Do(a.ctx, path, a.stdout, a.stderr)
+		ok, err := task.Do(a.Ctx, path, a.Stdout, a.Stderr)
 		if err != nil {
 			return err
 		}

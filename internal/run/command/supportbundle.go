@@ -19,16 +19,16 @@ type supportBundleCmd struct {
 
 // Run writes the bundle.
 func (c supportBundleCmd) Run(a *session) error {
-	now := a.now()
+	now := a.Now()
 	if c.Output == "" {
 		c.Output = "symdepot-support-" + now.Format("20060102-150405") + ".zip"
 	}
-	list, patient := doctor.Examine(a.ctx, a.doctorCase(c.Config))
-	if err := a.ctx.Err(); err != nil {
+	list, patient := doctor.Examine(a.Ctx, a.doctorCase(c.Config))
+	if err := a.Ctx.Err(); err != nil {
 		return err
 	}
 	if patient.Config == nil {
-		fmt.Fprintln(a.stderr, "symdepot: the configuration cannot be used, so the file has little more than why; "+
+		fmt.Fprintln(a.Stderr, "symdepot: the configuration cannot be used, so the file has little more than why; "+
 			"name the right one with --config")
 	}
 	f, err := os.OpenFile(c.Output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -39,12 +39,12 @@ func (c supportBundleCmd) Run(a *session) error {
 		return err
 	}
 	bundle := doctor.Bundle{
-		Version: version.Text(a.opt.Version), Findings: list, Patient: patient, Log: c.Log, Environ: os.Environ(), Now: now,
+		Version: version.Text(a.Options.Version), Findings: list, Patient: patient, Log: c.Log, Environ: os.Environ(), Now: now,
 	}
 	err = bundle.Write(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(c.Output))
 	}
-	fmt.Fprintf(a.stdout, "%s\n", c.Output)
+	fmt.Fprintf(a.Stdout, "%s\n", c.Output)
 	return nil
 }

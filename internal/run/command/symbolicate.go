@@ -29,7 +29,7 @@ func (c lookupCmd) Run(a *session) error {
 	if c.Obj == "" {
 		return c.places(a)
 	}
-	m, base, err := symbolicate.OpenLocal(a.ctx, c.Obj, c.Arch)
+	m, base, err := symbolicate.OpenLocal(a.Ctx, c.Obj, c.Arch)
 	if errors.Is(err, fs.ErrNotExist) && c.Arch != "" {
 		return term.UsageError(err.Error())
 	}
@@ -38,33 +38,33 @@ func (c lookupCmd) Run(a *session) error {
 	}
 	defer m.Done()
 	for _, text := range m.Missing {
-		fmt.Fprintln(a.stderr, "symdepot: warning:", term.Printable(text))
+		fmt.Fprintln(a.Stderr, "symdepot: warning:", term.Printable(text))
 	}
 	if c.Relative {
 		base = 0
 	}
-	p := symbolicate.NewPrinter(a.stdout, m, c.Obj, base, c.JSON)
+	p := symbolicate.NewPrinter(a.Stdout, m, c.Obj, base, c.JSON)
 	if len(c.Addresses) > 0 {
 		if err := p.All(c.Addresses); err != nil {
 			return err
 		}
 		return p.Close()
 	}
-	in := bufio.NewScanner(a.stdin)
-	for in.Scan() && a.ctx.Err() == nil {
+	in := bufio.NewScanner(a.Stdin)
+	for in.Scan() && a.Ctx.Err() == nil {
 		if line := strings.TrimSpace(in.Text()); line != "" {
 			if err := p.Line(line); err != nil {
 				return err
 			}
 		}
 	}
-	return errors.Join(in.Err(), a.ctx.Err(), p.Close())
+	return errors.Join(in.Err(), a.Ctx.Err(), p.Close())
 }
 
 // places prints the position of addresses in modules of the depot or of a server.
 func (c lookupCmd) places(a *session) error {
 	if len(c.Addresses) == 0 {
-		in := bufio.NewScanner(a.stdin)
+		in := bufio.NewScanner(a.Stdin)
 		for in.Scan() {
 			if line := strings.TrimSpace(in.Text()); line != "" {
 				c.Addresses = append(c.Addresses, line)
@@ -82,7 +82,7 @@ func (c lookupCmd) places(a *session) error {
 	if c.Server != "" {
 		var answer symbolicate.V5Answer
 		clientFor := upstream.NewDialer(upstream.DialerOptions{}).ClientFor
-		err = client.Symbolicate(a.ctx, c.Server, c.TokenFile, os.Getenv, clientFor, symbolicate.V5Request(places), &answer)
+		err = client.Symbolicate(a.Ctx, c.Server, c.TokenFile, os.Getenv, clientFor, symbolicate.V5Request(places), &answer)
 		if err == nil {
 			list, err = symbolicate.PrintedOf(places, answer)
 		}
@@ -92,10 +92,10 @@ func (c lookupCmd) places(a *session) error {
 			return err
 		}
 		defer d.Close()
-		list, err = symbolicate.Direct{Service: d.Symbols.SymbolsWork}.Depot(a.ctx, places)
+		list, err = symbolicate.Direct{Service: d.Symbols.SymbolsWork}.Depot(a.Ctx, places)
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(symbolicate.PrintAll(a.stdout, list, c.JSON), symbolicate.TellLost(a.stderr, list))
+	return errors.Join(symbolicate.PrintAll(a.Stdout, list, c.JSON), symbolicate.TellLost(a.Stderr, list))
 }

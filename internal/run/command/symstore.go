@@ -2,6 +2,7 @@ package command
 
 import (
 	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/mstools"
 )
 
@@ -10,7 +11,7 @@ type symstoreCmd struct {
 }
 
 // Run runs one of the symstore commands.
-func (c symstoreCmd) Run(a *console) error {
+func (c symstoreCmd) Run(a *console.Console) error {
 	if code := runSymstore(a, c.Args); code != 0 {
 		return term.Exit(code)
 	}
@@ -20,6 +21,6 @@ func (c symstoreCmd) Run(a *console) error {
 // runSymstore runs one of the symstore commands. Builds call them thousands of
 // times: as a first word, symstore does not wait for the parser of all other
 // commands, which takes half the time of a start.
-func runSymstore(a *console, args []string) int {
-	return mstools.Run(a.ctx, args, mstools.Env{Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, Version: a.opt.version()})
+func runSymstore(a *console.Console, args []string) int {
+	return mstools.Run(a.Ctx, args, mstools.Env{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Version: a.Options.Program()})
 }

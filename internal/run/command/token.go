@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/run/app"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 )
@@ -40,7 +41,7 @@ type tokenNewCmd struct {
 
 // Run makes a token.
 func (c tokenNewCmd) Run(a *session) error {
-	spec := auth.TokenSpec{Name: c.Name, CreatedBy: localUser(), Scopes: c.Scope, Products: c.Product, Lifetime: time.Duration(c.Expires),
+	spec := auth.TokenSpec{Name: c.Name, CreatedBy: console.LocalUser(), Scopes: c.Scope, Products: c.Product, Lifetime: time.Duration(c.Expires),
 		Uploads: auth.Uploads{Product: c.Default, Version: c.Version, Branch: c.Branch, Class: c.Class}}
 	if slices.Contains(spec.Products, auth.AllProducts) {
 		spec.Products = nil
@@ -48,7 +49,7 @@ func (c tokenNewCmd) Run(a *session) error {
 	if c.Server != "" {
 		return c.atServer(a, spec)
 	}
-	secret, row, err := auth.MakeToken(spec, a.now())
+	secret, row, err := auth.MakeToken(spec, a.Now())
 	if err != nil {
 		return term.UsageError(err.Error())
 	}
@@ -57,27 +58,27 @@ func (c tokenNewCmd) Run(a *session) error {
 		return err
 	}
 	defer d.Close()
-	unknown, err := display.UnknownProducts(a.ctx, d, spec.Products)
+	unknown, err := display.UnknownProducts(a.Ctx, d, spec.Products)
 	if err != nil {
 		return err
 	}
-	a.warn(unknown)
-	if err := setup.TokensOf(d).PutToken(a.ctx, row); err != nil {
+	a.Warn(unknown)
+	if err := setup.TokensOf(d).PutToken(a.Ctx, row); err != nil {
 		return err
 	}
-	line := app.NewToken(row, a.now())
+	line := app.NewToken(row, a.Now())
 	line.Token = secret
-	return c.print(a.console, line)
+	return c.print(a.Console, line)
 }
 
 // print prints a new token, once.
-func (c tokenNewCmd) print(a *console, line app.Token) error {
+func (c tokenNewCmd) print(a *console.Console, line app.Token) error {
 	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(line)
+		return term.NewJSONLines(a.Stdout).Write(line)
 	}
-	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown only once; `symdepot token revoke %s` revokes it.\n",
+	fmt.Fprintf(a.Stderr, "Token %s (%s). It is shown only once; `symdepot token revoke %s` revokes it.\n",
 		line.ID, term.Printable(line.Name), line.ID)
-	_, err := fmt.Fprintln(a.stdout, line.Token)
+	_, err := fmt.Fprintln(a.Stdout, line.Token)
 	return err
 }
 
@@ -95,11 +96,11 @@ func (c tokenListCmd) Run(a *session) error {
 	}
 	if c.MadeBy != "" {
 		if list = madeBy(list, c.MadeBy); len(list) == 0 {
-			return a.nothing("there are no tokens that " + c.MadeBy + " made; " + exactNames)
+			return a.Nothing("there are no tokens that " + c.MadeBy + " made; " + exactNames)
 		}
 	}
-	lines := term.NewJSONLines(a.stdout)
-	t := term.NewTable(a.stdout, "ID", "STATE", "SCOPES", "PRODUCTS", "CREATED", "EXPIRES", "LAST USED", "NAME")
+	lines := term.NewJSONLines(a.Stdout)
+	t := term.NewTable(a.Stdout, "ID", "STATE", "SCOPES", "PRODUCTS", "CREATED", "EXPIRES", "LAST USED", "NAME")
 	day := func(t *time.Time, none string) string {
 		if t == nil {
 			return none
@@ -121,7 +122,7 @@ func (c tokenListCmd) Run(a *session) error {
 			day(&l.Created, ""), day(l.Expires, "never"), day(l.LastUsed, "never"), l.Name)
 	}
 	if len(list) == 0 {
-		return a.nothing("there are no tokens; make one: symdepot token new --name NAME")
+		return a.Nothing("there are no tokens; make one: symdepot token new --name NAME")
 	}
 	return t.Flush()
 }
@@ -141,11 +142,11 @@ func madeBy(list []app.Token, principal string) []app.Token {
 // tokens returns the tokens of the server or the depot, the oldest first.
 func (c tokenListCmd) tokens(a *session) (list []app.Token, err error) {
 	if c.Server != "" {
-		s, err := c.client(a.console)
+		s, err := c.client(a.Console)
 		if err != nil {
 			return nil, err
 		}
-		err = s.Tokens(a.ctx, func(t wire.TokenInfo) error {
+		err = s.Tokens(a.Ctx, func(t wire.TokenInfo) error {
 			list = append(list, app.TokenOf(t))
 			return nil
 		})
@@ -156,9 +157,9 @@ func (c tokenListCmd) tokens(a *session) (list []app.Token, err error) {
 		return nil, err
 	}
 	defer d.Close()
-	rows, err := setup.TokensOf(d).List(a.ctx)
+	rows, err := setup.TokensOf(d).List(a.Ctx)
 	for _, row := range rows {
-		list = append(list, app.NewToken(row, a.now()))
+		list = append(list, app.NewToken(row, a.Now()))
 	}
 	return list, err
 }
@@ -185,7 +186,7 @@ func (c tokenRevokeCmd) Run(a *session) error {
 			}
 		}
 		if len(c.ID) == 0 {
-			return a.nothing("there are no tokens that " + c.MadeBy + " made and that are not revoked yet; " + exactNames)
+			return a.Nothing("there are no tokens that " + c.MadeBy + " made and that are not revoked yet; " + exactNames)
 		}
 	}
 	revoke, done, err := c.revoker(a)
@@ -201,12 +202,12 @@ func (c tokenRevokeCmd) Run(a *session) error {
 		err := revoke(id)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			fmt.Fprintf(a.stderr, "symdepot: there is no such token: %s; symdepot token list prints the ids\n", term.Printable(auth.Redact(id)))
+			fmt.Fprintf(a.Stderr, "symdepot: there is no such token: %s; symdepot token list prints the ids\n", term.Printable(auth.Redact(id)))
 			unknown = term.ErrNegative
 		case err != nil:
 			return err
 		default:
-			fmt.Fprintln(a.stderr, "Token", term.Printable(id), "is revoked; running servers notice within seconds.")
+			fmt.Fprintln(a.Stderr, "Token", term.Printable(id), "is revoked; running servers notice within seconds.")
 		}
 	}
 	return unknown
@@ -215,31 +216,31 @@ func (c tokenRevokeCmd) Run(a *session) error {
 // revoker returns what revokes a token of the server or the depot.
 func (c tokenRevokeCmd) revoker(a *session) (revoke func(id string) error, done func(), err error) {
 	if c.Server != "" {
-		s, err := c.client(a.console)
-		return func(id string) error { return s.RevokeToken(a.ctx, id) }, func() {}, err
+		s, err := c.client(a.Console)
+		return func(id string) error { return s.RevokeToken(a.Ctx, id) }, func() {}, err
 	}
 	d, err := a.open(depot.Options{MustExist: true})
-	return func(id string) error { return setup.TokensOf(d).Revoke(a.ctx, id) }, func() { _ = d.Close() }, err
+	return func(id string) error { return setup.TokensOf(d).Revoke(a.Ctx, id) }, func() { _ = d.Close() }, err
 }
 
 // atServer makes a token of a server.
 func (c tokenNewCmd) atServer(a *session, spec auth.TokenSpec) error {
-	s, err := c.client(a.console)
+	s, err := c.client(a.Console)
 	if err != nil {
 		return err
 	}
 	q := wire.TokenSpec{Name: spec.Name, Scopes: spec.Scopes, Products: spec.Products}
 	if spec.Lifetime > 0 {
-		q.Expires = a.now().Add(spec.Lifetime)
+		q.Expires = a.Now().Add(spec.Lifetime)
 	}
 	if u := spec.Uploads; u != (auth.Uploads{}) {
 		q.Uploads = &wire.TokenUploads{Product: u.Product, Version: u.Version, Branch: u.Branch, Class: u.Class}
 	}
-	t, err := s.MakeToken(a.ctx, q)
+	t, err := s.MakeToken(a.Ctx, q)
 	if err != nil {
 		return err
 	}
 	line := app.TokenOf(t)
 	line.Token = t.Token
-	return c.print(a.console, line)
+	return c.print(a.Console, line)
 }

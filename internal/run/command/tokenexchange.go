@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 )
 
@@ -12,8 +13,8 @@ type tokenExchangeCmd struct {
 }
 
 // Run exchanges the id token of the running CI job.
-func (c tokenExchangeCmd) Run(a *console) error {
-	p, err := a.pusher(c.Server, "")
+func (c tokenExchangeCmd) Run(a *console.Console) error {
+	p, err := pusher(a, c.Server, "")
 	if err != nil {
 		return err
 	}
@@ -24,6 +25,6 @@ func (c tokenExchangeCmd) Run(a *console) error {
 	if !auth.IsToken(token) {
 		return client.ErrNoIDToken
 	}
-	_, err = fmt.Fprintln(a.stdout, token)
+	_, err = fmt.Fprintln(a.Stdout, token)
 	return err
 }

@@ -16,14 +16,14 @@ type undoCmd struct {
 func (c undoCmd) Run(a *session) error {
 	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		for _, n := range c.Numbers {
-			l, err := k.Undo(a.ctx, n)
+			l, err := k.Undo(a.Ctx, n)
 			switch {
 			case client.IsNo(err):
-				return a.nothing(err.Error())
+				return a.Nothing(err.Error())
 			case err != nil:
-				return noSuchTx(a.stderr, n, err)
+				return noSuchTx(a.Stderr, n, err)
 			}
-			if err := a.print(c.JSON, l, "restored build %d (%s)\n", n, term.Count(l.Objects, "file")); err != nil {
+			if err := a.Print(c.JSON, l, "restored build %d (%s)\n", n, term.Count(l.Objects, "file")); err != nil {
 				return err
 			}
 		}

@@ -39,5 +39,5 @@ func (f upstreamFlags) open(a *session, opt depot.Options) (*depot.Depot, func()
 	if err != nil {
 		return nil, nil, err
 	}
-	return a.site.OpenWith(a.ctx, conf, opt)
+	return a.site.OpenWith(a.Ctx, conf, opt)
 }

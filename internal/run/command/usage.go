@@ -35,7 +35,7 @@ func (c usageCmd) Run(a *session) error {
 		if c.OverTime {
 			return c.overTime(a, k)
 		}
-		l, err := k.Usage(a.ctx)
+		l, err := k.Usage(a.Ctx)
 		if err != nil {
 			return err
 		}
@@ -43,25 +43,25 @@ func (c usageCmd) Run(a *session) error {
 			l.Cost.At(c.Price)
 		}
 		if c.JSON {
-			return term.NewJSONLines(a.stdout).Write(l)
+			return term.NewJSONLines(a.Stdout).Write(l)
 		}
 		defer ws.tell()
-		return l.Print(a.stdout, c.By, c.Limit)
+		return l.Print(a.Stdout, c.By, c.Limit)
 	})
 }
 
 func (c usageCmd) overTime(a *session, k *client.API) error {
-	today := a.now().UTC().Truncate(24 * time.Hour)
-	list, err := k.UsageDays(a.ctx, today.AddDate(0, 0, 1-c.Days), today, c.Product)
+	today := a.Now().UTC().Truncate(24 * time.Hour)
+	list, err := k.UsageDays(a.Ctx, today.AddDate(0, 0, 1-c.Days), today, c.Product)
 	switch {
 	case err != nil:
 		return err
 	case len(list) == 0:
-		return a.nothing("no usage was recorded in these days; a server records it once a day, and symdepot gc does")
+		return a.Nothing("no usage was recorded in these days; a server records it once a day, and symdepot gc does")
 	case !c.JSON:
-		return display.PrintUsageDays(a.stdout, list, c.Product != nil)
+		return display.PrintUsageDays(a.Stdout, list, c.Product != nil)
 	}
-	out := term.NewJSONLines(a.stdout)
+	out := term.NewJSONLines(a.Stdout)
 	for _, u := range list {
 		if err := out.Write(u); err != nil {
 			return err

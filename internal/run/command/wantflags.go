@@ -6,6 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot/needed"
+	"github.com/symdepot/symdepot/internal/run/console"
 )
 
 // wantFlags name what needs symbol files.
@@ -17,7 +18,7 @@ type wantFlags struct {
 }
 
 // wants reads manifests, folders and dumps.
-func (f wantFlags) wants(a *console) (*needed.List, error) {
+func (f wantFlags) wants(a *console.Console) (*needed.List, error) {
 	l := &needed.List{}
 	for _, m := range f.Manifest {
 		if err := readManifest(l, m); err != nil {
@@ -30,12 +31,12 @@ func (f wantFlags) wants(a *console) (*needed.List, error) {
 		}
 	}
 	if len(f.Folder) > 0 {
-		if err := l.Files(a.ctx, f.Folder); err != nil {
+		if err := l.Files(a.Ctx, f.Folder); err != nil {
 			return nil, err
 		}
 	}
 	for _, dmp := range f.Dump {
-		if err := l.Local(a.ctx, dmp); err != nil {
+		if err := l.Local(a.Ctx, dmp); err != nil {
 			return nil, err
 		}
 	}
@@ -58,17 +59,17 @@ func readManifest(l *needed.List, name string) error {
 func (f wantFlags) empty() bool { return len(f.Manifest)+len(f.Folder)+len(f.Dump) == 0 }
 
 // printMissing reports what was not found and the input that was not understood.
-func printMissing(a *console, r *needed.Report, bad []string) {
+func printMissing(a *console.Console, r *needed.Report, bad []string) {
 	for _, b := range bad {
-		fmt.Fprintln(a.stderr, "symdepot: left out:", term.Printable(b))
+		fmt.Fprintln(a.Stderr, "symdepot: left out:", term.Printable(b))
 	}
-	for _, line := range r.MissingLines(a.now()) {
-		fmt.Fprintln(a.stderr, "symdepot:", line)
+	for _, line := range r.MissingLines(a.Now()) {
+		fmt.Fprintln(a.Stderr, "symdepot:", line)
 	}
 }
 
 // printFetched prints the sums of downloads.
-func printFetched(a *console, r *needed.Report) {
-	fmt.Fprintf(a.stdout, "%d downloaded (%s), %d already in the depot, %d not found, %d failed\n",
+func printFetched(a *console.Console, r *needed.Report) {
+	fmt.Fprintf(a.Stdout, "%d downloaded (%s), %d already in the depot, %d not found, %d failed\n",
 		r.Counts[needed.Fetched], term.Size(r.Bytes), r.Counts[needed.InDepot], r.Counts[needed.Missing], r.Counts[needed.Failed])
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
@@ -28,8 +29,8 @@ func (c warmCmd) Run(a *session) error {
 		return err
 	}
 	defer d.Close()
-	out := term.NewJSONLines(a.stdout)
-	s, err := d.Cold.Stats(a.ctx)
+	out := term.NewJSONLines(a.Stdout)
+	s, err := d.Cold.Stats(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (c warmCmd) Run(a *session) error {
 	if c.All {
 		total = s.Plain
 	}
-	bar, ended, read := term.NewProgress(a.stderr, "restored", total), int64(0), int64(0)
+	bar, ended, read := term.NewProgress(a.Stderr, "restored", total), int64(0), int64(0)
 	w := coldstore.Warming{
 		Pace: func(n int) error {
 			read += int64(n)
@@ -53,11 +54,11 @@ func (c warmCmd) Run(a *session) error {
 			if c.JSON {
 				_ = out.Write(f)
 			} else {
-				display.Fault(a.stdout, f)
+				display.Fault(a.Stdout, f)
 			}
 		},
 	}
-	sum, err := c.warm(a.console, d, w)
+	sum, err := c.warm(a.Console, d, w)
 	bar.Done()
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func (c warmCmd) Run(a *session) error {
 	if c.JSON {
 		err = out.Write(sum)
 	} else {
-		_, err = fmt.Fprintln(a.stdout, display.WarmedText(sum))
+		_, err = fmt.Fprintln(a.Stdout, display.WarmedText(sum))
 	}
 	if err == nil && sum.Failed > 0 {
 		err = term.ErrNegative
@@ -74,13 +75,13 @@ func (c warmCmd) Run(a *session) error {
 }
 
 // warm makes what the command line names plain.
-func (c warmCmd) warm(a *console, d *depot.Depot, w coldstore.Warming) (coldstore.Warmed, error) {
+func (c warmCmd) warm(a *console.Console, d *depot.Depot, w coldstore.Warming) (coldstore.Warmed, error) {
 	if c.All {
-		return d.Cold.WarmAll(a.ctx, w)
+		return d.Cold.WarmAll(a.Ctx, w)
 	}
 	var refs []blob.Ref
 	for _, text := range c.What {
-		n, err := apiOf(d, web.Config{}).Find(a.ctx, text, 0, func(f display.Found) error {
+		n, err := apiOf(d, web.Config{}).Find(a.Ctx, text, 0, func(f display.Found) error {
 			ref, err := blob.ParseRef(f.SHA256)
 			refs = append(refs, ref)
 			return err
@@ -89,8 +90,8 @@ func (c warmCmd) warm(a *console, d *depot.Depot, w coldstore.Warming) (coldstor
 			return coldstore.Warmed{}, err
 		}
 		if n == 0 {
-			return coldstore.Warmed{}, a.nothing("nothing found: " + term.Printable(text))
+			return coldstore.Warmed{}, a.Nothing("nothing found: " + term.Printable(text))
 		}
 	}
-	return d.Cold.WarmThese(a.ctx, refs, w)
+	return d.Cold.WarmThese(a.Ctx, refs, w)
 }

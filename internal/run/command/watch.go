@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/remote/watch"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
@@ -36,34 +37,34 @@ func (c watchCmd) Run(a *session) error {
 		}
 		dir = filepath.Join(where, "watch")
 	}
-	opt := watch.Options{Index: c.Index, Rescan: c.Rescan, Log: slog.New(slog.NewTextHandler(a.stderr, nil))}
+	opt := watch.Options{Index: c.Index, Rescan: c.Rescan, Log: slog.New(slog.NewTextHandler(a.Stderr, nil))}
 	a.site.LogActs(opt.Log)
-	bar := term.NewProgress(a.stderr, "reading", -1)
+	bar := term.NewProgress(a.Stderr, "reading", -1)
 	opt.Progress = func(p watch.Progress) { bar.Set(p.Bytes) }
 	opt.Scanned = func(s watch.ScanStats) {
 		bar.Done()
-		if err := c.report(a.console, s); err != nil {
+		if err := c.report(a.Console, s); err != nil {
 			opt.Log.Error("the report cannot be printed", "error", err)
 		}
 	}
-	f, done, err := setup.OpenWatch(a.ctx, conf, c.Dir, dir, opt)
+	f, done, err := setup.OpenWatch(a.Ctx, conf, c.Dir, dir, opt)
 	if err != nil {
 		return err
 	}
 	defer done()
 	if !c.Once {
-		return f.Run(a.ctx)
+		return f.Run(a.Ctx)
 	}
-	s, err := f.Scan(a.ctx)
+	s, err := f.Scan(a.Ctx)
 	if err != nil {
 		return err
 	}
-	all, err := f.Status(a.ctx)
+	all, err := f.Status(a.Ctx)
 	if err != nil {
 		return err
 	}
 	if all.Problems > s.Problems { // found by an earlier scan, and not read again
-		list, err := f.Problems(a.ctx, 0, 20)
+		list, err := f.Problems(a.Ctx, 0, 20)
 		if err != nil {
 			return err
 		}
@@ -78,8 +79,8 @@ func (c watchCmd) Run(a *session) error {
 }
 
 // report prints what a scan has done.
-func (c watchCmd) report(a *console, s watch.ScanStats) error {
-	return a.print(c.JSON, s, "%s in %s: %s read (%s), %s, %d gone, %d left out, %s\n",
+func (c watchCmd) report(a *console.Console, s watch.ScanStats) error {
+	return a.Print(c.JSON, s, "%s in %s: %s read (%s), %s, %d gone, %d left out, %s\n",
 		term.Count(s.Files, "file"), term.Count(s.Folders, "folder"), term.Count(s.Read, "file"), term.Size(s.Bytes),
 		term.Count(s.Objects, "object"), s.Gone, s.LeftOut+s.Unlisted, s.Took.Round(time.Millisecond))
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
@@ -54,7 +55,7 @@ func (f watchFlags) addTo(conf *config.Config) error {
 
 // use makes a depot search the folders until close is called.
 func (ws *watchedFolders) use(d *depot.Depot, _ *web.Config) error {
-	list, notes, done := setup.ReadWatched(ws.a.ctx, ws.conf, d.Watched.Dir())
+	list, notes, done := setup.ReadWatched(ws.a.Ctx, ws.conf, d.Watched.Dir())
 	d.Watched.Use(list)
 	ws.notes, ws.done = append(ws.notes, notes...), done
 	return nil
@@ -66,7 +67,7 @@ func (ws *watchedFolders) close() { ws.done() }
 // tell prints which folders were not searched.
 func (ws *watchedFolders) tell() {
 	for _, n := range ws.notes {
-		fmt.Fprintln(ws.a.stderr, "symdepot:", n)
+		fmt.Fprintln(ws.a.Stderr, "symdepot:", n)
 	}
 }
 
@@ -85,7 +86,7 @@ func (f storeFlags) served(ws *watchedFolders, server string) (depot.Options, fu
 		}
 		return depot.Options{}, func() {}, nil
 	}
-	opt, done, err := withStores(ws.a.console, ws.conf, f.Store)
+	opt, done, err := withStores(ws.a.Console, ws.conf, f.Store)
 	if err != nil && len(f.Store) == 0 {
 		ws.notes = append(ws.notes, "served folders of the configuration were not searched: "+err.Error())
 		return depot.Options{}, func() {}, nil
@@ -95,13 +96,13 @@ func (f storeFlags) served(ws *watchedFolders, server string) (depot.Options, fu
 
 // withStores returns options for a depot with the stores of a configuration, and those of
 // the flags --store. The function closes them.
-func withStores(a *console, conf *config.Config, flags []string) (opt depot.Options, done func(), err error) {
+func withStores(a *console.Console, conf *config.Config, flags []string) (opt depot.Options, done func(), err error) {
 	for _, v := range flags {
 		if err := conf.AddStore(v); err != nil {
 			return opt, nil, term.UsageError("--store " + v + ": " + err.Error())
 		}
 	}
-	stores, err := setup.OpenStores(a.ctx, conf)
+	stores, err := setup.OpenStores(a.Ctx, conf)
 	done = func() {
 		for _, s := range stores {
 			_ = s.Close()

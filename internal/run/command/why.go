@@ -24,7 +24,7 @@ type whyCmd struct {
 
 // Run explains requests.
 func (c whyCmd) Run(a *session) error {
-	list, complete, err := userquery.Arguments(a.ctx, c.What, a.stdin)
+	list, complete, err := userquery.Arguments(a.Ctx, c.What, a.Stdin)
 	if wrong, ok := errors.AsType[userquery.TextError](err); ok {
 		return term.UsageError(wrong.Error())
 	}
@@ -32,11 +32,11 @@ func (c whyCmd) Run(a *session) error {
 		return err
 	}
 	if !complete {
-		fmt.Fprintf(a.stderr, "symdepot: only the first %s of the log and the first %d requests in it are read\n",
+		fmt.Fprintf(a.Stderr, "symdepot: only the first %s of the log and the first %d requests in it are read\n",
 			term.Size(userquery.MaxLog), userquery.MaxAsks)
 	}
 	if len(list) == 0 {
-		return a.nothing("there is no request in it for a symbol file")
+		return a.Nothing("there is no request in it for a symbol file")
 	}
 	ws, err := c.folders(a, c.Server)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c whyCmd) Run(a *session) error {
 	defer done()
 	all, found := []display.Trace{}, true
 	for _, q := range list {
-		l, err := t.Trace(a.ctx, q.Path())
+		l, err := t.Trace(a.Ctx, q.Path())
 		if err != nil {
 			return err
 		}
@@ -59,13 +59,13 @@ func (c whyCmd) Run(a *session) error {
 	}
 	display.SortTraces(all)
 	if c.JSON {
-		out := term.NewJSONLines(a.stdout)
+		out := term.NewJSONLines(a.Stdout)
 		for i := range all {
 			if err := out.Write(&all[i]); err != nil {
 				return err
 			}
 		}
-	} else if err := display.PrintTraces(a.stdout, all, c.All); err != nil {
+	} else if err := display.PrintTraces(a.Stdout, all, c.All); err != nil {
 		return err
 	}
 	if !found {
@@ -78,14 +78,14 @@ func (c whyCmd) Run(a *session) error {
 // tracer returns what explains requests. The function releases it.
 func (c whyCmd) tracer(a *session, ws *watchedFolders) (t *client.API, done func(), err error) {
 	if c.Server != "" {
-		t, err = c.client(a.console)
+		t, err = c.client(a.Console)
 		return t, func() {}, err
 	}
 	conf, err := c.load(a)
 	if err != nil {
 		return nil, nil, err
 	}
-	opt, closeStores, err := withStores(a.console, conf, c.Store)
+	opt, closeStores, err := withStores(a.Console, conf, c.Store)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,7 +95,7 @@ func (c whyCmd) tracer(a *session, ws *watchedFolders) (t *client.API, done func
 	}
 	opt.Records.Index = opt.Records.Refs && len(opt.Sources) == 0
 	opt.MustExist, opt.Symbols, opt.MakeCabinets = true, setup.MakeSymbols(conf), conf.MakeCabinets
-	d, closeDepot, err := a.site.OpenWith(a.ctx, conf, opt)
+	d, closeDepot, err := a.site.OpenWith(a.Ctx, conf, opt)
 	if err != nil {
 		closeStores()
 		return nil, nil, err

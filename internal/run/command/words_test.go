@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/manual"
 )
 
@@ -35,7 +36,7 @@ func TestWordsOfPeers(t *testing.T) {
 		"config":           "a command is missing behind config: check, print, from-symcache-sample\n",
 	} {
 		var out, errs strings.Builder
-		code := Run(t.Context(), strings.Fields(line), strings.NewReader(""), &out, &errs, Options{})
+		code := Run(t.Context(), strings.Fields(line), strings.NewReader(""), &out, &errs, console.Options{})
 		if code != ExitUsage || !strings.Contains(errs.String(), want) || out.Len() > 0 {
 			t.Errorf("symdepot %s: exit %d, %q, %q; want %d and %q", line, code, out.String(), errs.String(), ExitUsage, want)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/serve/server"
 )
@@ -38,7 +39,7 @@ type workCmd struct {
 }
 
 // Run works until it is interrupted.
-func (c workCmd) Run(a *console) error {
+func (c workCmd) Run(a *console.Console) error {
 	if err := client.CheckURL(c.Server); err != nil {
 		return term.UsageError("--server: " + err.Error())
 	}
@@ -56,9 +57,9 @@ func (c workCmd) Run(a *console) error {
 		}
 		programs = append(programs, p)
 	}
-	logs := server.NewLogWriter(a.stderr)
+	logs := server.NewLogWriter(a.Stderr)
 	defer logs.Close()
-	log := setup.Logger(c.Log, a.stderr, logs)
+	log := setup.Logger(c.Log, a.Stderr, logs)
 	room, err := transcode.OpenWorkspace(cmp.Or(c.Scratch, transcode.DefaultRoot()))
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func (c workCmd) Run(a *console) error {
 	var kinds []worker.Kind
 	if len(programs) > 0 {
 		ts := transcode.NewTranscoders(room, log, programs...)
-		if err := ts.Probe(a.ctx); err != nil && len(ts.Versions()) == 0 {
+		if err := ts.Probe(a.Ctx); err != nil && len(ts.Versions()) == 0 {
 			return err
 		}
 		kinds = append(kinds, symcachework.Worker{Transcoders: ts})
@@ -75,7 +76,7 @@ func (c workCmd) Run(a *console) error {
 	if c.Symbols {
 		kinds = append(kinds, symbolicate.Worker{Dir: room.Dir()})
 	}
-	return c.worker(log, room, kinds).Run(a.ctx, second(a.ctx))
+	return c.worker(log, room, kinds).Run(a.Ctx, second(a.Ctx))
 }
 
 // second returns a context that ends at the second request to stop.

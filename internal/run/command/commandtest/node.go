@@ -16,7 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	nodes "github.com/symdepot/symdepot/internal/remote/peer"
 	"github.com/symdepot/symdepot/internal/remote/proxytest"
-	"github.com/symdepot/symdepot/internal/run/command"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
@@ -47,7 +47,7 @@ const ClockStuck = 99
 
 // hasten changes the waiting times of the depot in this process, if the test that
 // has started it says so, and returns the options of its commands.
-func hasten() (opt command.Options) {
+func hasten() (opt console.Options) {
 	if d, err := time.ParseDuration(os.Getenv("SYMDEPOT_TEST_REACH")); err == nil {
 		nodes.SetReach(d)
 	}
