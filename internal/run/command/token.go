@@ -41,8 +41,9 @@ type tokenNewCmd struct {
 
 // Run makes a token.
 func (c tokenNewCmd) Run(a *session) error {
-	spec := auth.TokenSpec{Name: c.Name, CreatedBy: console.LocalUser(), Scopes: c.Scope, Products: c.Product, Lifetime: time.Duration(c.Expires),
-		Uploads: auth.Uploads{Product: c.Default, Version: c.Version, Branch: c.Branch, Class: c.Class}}
+	spec := auth.TokenSpec{Name: c.Name, CreatedBy: console.LocalUser(), Scopes: c.Scope, Products: c.Product,
+		Lifetime: time.Duration(c.Expires),
+		Uploads:  auth.Uploads{Product: c.Default, Version: c.Version, Branch: c.Branch, Class: c.Class}}
 	if slices.Contains(spec.Products, auth.AllProducts) {
 		spec.Products = nil
 	}
