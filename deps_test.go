@@ -115,7 +115,7 @@ var mayImport = map[string][]string{
 	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
 	// symcachework knows the depot as an interface.
 	"internal/derive/symcachework":            {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/memo", "internal/base/wire", "internal/derive/jobs", "internal/derive/transcode", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
-	"internal/derive/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
+	"internal/derive/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
 	"internal/derive/transcode/transcodetest": {"debugid", "pdb"},
 	"internal/derive/worker":                  {"internal/base/ctxio", "internal/base/endpoint", "internal/base/wire", "internal/store/blob"},
 
