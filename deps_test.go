@@ -49,6 +49,7 @@ var mayImport = map[string][]string{
 	"internal/run/config":              {"internal/base/address", "internal/base/glob", "internal/base/term", "internal/derive/transcode", "internal/files/srclink", "internal/remote/sympath", "internal/remote/upstream", "internal/run/manual", "internal/serve/auth", "internal/serve/oidc", "internal/store/bucket", "layout", "symcache", "symfile", "symstore"},
 	"internal/run/daemon":              {"internal/base/wire"},
 	"internal/run/doctor":              {"internal/base/account", "internal/base/address", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/check", "internal/depot/home", "internal/remote/sympath", "internal/remote/upstream", "internal/run/client", "internal/run/config", "internal/run/daemon", "internal/run/setup", "internal/serve/auth", "internal/store/bucket"},
+	"internal/run/keyring":             {"internal/base/durable"},
 	"internal/run/manual":              {},
 	"internal/run/version":             {},
 	"internal/run/mstools":             {"dump", "internal/base/ctxio", "internal/base/durable", "internal/base/glob", "internal/base/term", "internal/depot/retention", "internal/files/scan", "internal/files/unpack", "internal/remote/sympath", "internal/remote/upstream", "layout", "objfile", "symfile", "symstore"},
@@ -229,6 +230,7 @@ var soleImporter = map[string]string{
 	"github.com/jcmturner/gokrb5/v8":      "internal/serve/auth",
 	"github.com/go-jose/go-jose/v4":       "internal/serve/oidc",
 	"github.com/alecthomas/kong":          "internal/run/command",
+	"github.com/zalando/go-keyring":       "internal/run/keyring",
 	"google.golang.org/protobuf":          "internal/serve/intake",
 	"github.com/yuin/goldmark":            "internal/serve/book",
 	// Only tests validate JSON.
