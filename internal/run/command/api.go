@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/logincmd"
 	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/internal/serve/web/api"
@@ -66,7 +67,8 @@ func (f serverFlags) client(a *console) (*client.API, error) {
 
 // pusher returns a client of a server for the running command.
 func (a *console) pusher(server, tokenFile string) (*client.Pusher, error) {
-	p, err := client.NewPusher(server, tokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+	direct, login := upstream.NewDialer(upstream.DialerOptions{}), logincmd.Token(a.ctx, a.stderr)
+	p, err := client.NewPusher(server, tokenFile, os.Getenv, direct.ClientFor, login)
 	if err == nil {
 		p.Command = a.command
 	}

@@ -1,8 +1,9 @@
 package command
 
 import (
-	"fmt"
+	"os"
 
+	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 )
@@ -13,7 +14,7 @@ type tokenExchangeCmd struct {
 
 // Run exchanges the id token of the running CI job.
 func (c tokenExchangeCmd) Run(a *console) error {
-	p, err := a.pusher(c.Server, "")
+	p, err := client.NewPusher(c.Server, "", os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor, nil)
 	if err != nil {
 		return err
 	}
@@ -24,6 +25,5 @@ func (c tokenExchangeCmd) Run(a *console) error {
 	if !auth.IsToken(token) {
 		return client.ErrNoIDToken
 	}
-	_, err = fmt.Fprintln(a.stdout, token)
-	return err
+	return a.print(false, nil, "%s\n", token)
 }
