@@ -63,7 +63,7 @@ func (s *Logins) Access(ctx context.Context, server string, opt Options) (Access
 
 // serves reports whether the access token that is kept will do.
 func (k secrets) serves(opt Options) bool {
-	return time.Until(k.AccessEnds) >= leastLife && !(opt.PassOverCache && k.Access == opt.Refused)
+	return time.Until(k.AccessEnds) >= LeastLife && !(opt.PassOverCache && k.Access == opt.Refused)
 }
 
 func (l Login) access(k secrets) Access { return Access{k.Access, k.AccessEnds, l.Person} }

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	fmt.Println(got.Token)
 }
 
-func plain(string) *http.Client { return &http.Client{} }
+func plain(string) *http.Client { return &http.Client{Transport: http.DefaultTransport} }
 
 // newLogins returns the logins of a user who has none, whose keyring is files.
 func newLogins(t *testing.T) *Logins {
