@@ -21,7 +21,7 @@ import (
 // name the server: a removal must not go elsewhere unseen.
 type serverFlags struct {
 	Server    string `help:"Base URL of the server whose depot is used. Default: the depot of this machine." placeholder:"URL"`
-	TokenFile string `help:"With --server: file with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
+	TokenFile string `help:"With --server: file with the token. Default: SYMDEPOT_TOKEN, or the login of symdepot login." placeholder:"FILE"`
 }
 
 // api calls fn with the API of the server, or else with that of the depot, which is opened
