@@ -16,7 +16,7 @@ import (
 
 type identifyCmd struct {
 	Server    string   `help:"Base URL of a server that says what its depot has of the files." placeholder:"URL"`
-	TokenFile string   `help:"With --server: file with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
+	TokenFile string   `help:"With --server: file with the token. Default: SYMDEPOT_TOKEN, or the login of symdepot login." placeholder:"FILE"`
 	JSON      bool     `help:"Print one JSON object per line and per contained object."`
 	Sources   bool     `help:"List the source files that the debug information names."`
 	As        string   `help:"text:identify_as" enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`

@@ -16,7 +16,7 @@ import (
 type pushCmd struct {
 	txFlags
 	Server    string `help:"Base URL of the server; required." env:"SYMDEPOT_SERVER" placeholder:"URL"`
-	TokenFile string `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
+	TokenFile string `help:"File with the token. Default: SYMDEPOT_TOKEN, or the login of symdepot login." placeholder:"FILE"`
 	classFlags
 	Key         string  `help:"text:push_key" more:""`
 	Open        bool    `help:"Only open a stage that several jobs push into, and print its id; needs --key." more:""`
