@@ -184,7 +184,7 @@ var mayImport = map[string][]string{
 
 	"internal/store/blob":              {"internal/base/account", "internal/base/durable"},
 	"internal/store/blob/blobtest":     {"internal/store/blob"},
-	"internal/store/bucket":            {"internal/base/wire"},
+	"internal/store/bucket":            {"internal/base/glob", "internal/base/wire"},
 	"internal/store/bucket/buckettest": {"internal/base/symtest", "internal/store/bucket"},
 	"internal/store/cold":              {},
 
