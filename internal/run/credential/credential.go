@@ -22,22 +22,27 @@ import (
 // again, and by Helper.Run if the person may not be asked.
 var ErrSignIn = errors.New("a new sign-in is needed")
 
-// Logins are the logins of this user. All processes of the user share them.
+// Logins are the logins of this user. All processes of the user share them. Nothing is written
+// to standard output, and no error has a secret.
 type Logins interface {
 	// Covering returns the base URL of the server, of those to which the user has signed in
 	// with this machine, that a URL belongs to: scheme, host and port are equal, and the path
 	// begins with the segments of the base URL. It is "" if there is none. A server stays
 	// known when its login ends by itself.
 	Covering(ctx context.Context, address string) (server string, err error)
-	// Access returns a token for a server that Covering has returned. It writes nothing to standard output.
-	// The error wraps ErrSignIn if there is no token without a new sign-in; no token is kept then.
+	// Access returns a token for a server that Covering has returned: the kept one, or one
+	// that a refresh brings. It opens no sign-in. An error that wraps ErrSignIn says what to
+	// type, and no token is kept then.
 	Access(ctx context.Context, server string, opt AccessOptions) (Access, error)
+	// SignIn lets the person sign in to a server with the browser, and keeps the new login.
+	// window is the number of the window that asks; 0 is none.
+	SignIn(ctx context.Context, server string, window int64) (Access, error)
 	// Forget drops the access token that is kept for a server, if it is this token or if
 	// token is empty. The login stays, and the next Access refreshes.
 	Forget(ctx context.Context, server, token string) error
-	// Turn waits until no other process of this user asks the person to sign in. done gives
-	// the turn to the next.
-	Turn(ctx context.Context) (done func(), err error)
+	// Turn waits until no other process of this user signs in to a server; waited says that
+	// one did. done gives the turn to the next.
+	Turn(ctx context.Context, server string) (done func(), waited bool, err error)
 }
 
 // AccessOptions say how Logins.Access gets a token. The zero value returns the kept token, or
@@ -45,10 +50,8 @@ type Logins interface {
 type AccessOptions struct {
 	// PassOverCache: the server has refused the kept token, so Access gets a new one.
 	PassOverCache bool
-	// Interactive: Access opens the sign-in in a browser if there is no other way.
+	// Interactive: the system may ask the person to unlock what keeps the login.
 	Interactive bool
-	// ParentWindow is the number of the window that the sign-in belongs to; 0 is none.
-	ParentWindow int64
 }
 
 // Access is a token of a server.
@@ -165,25 +168,28 @@ func gitAnswer(a Access, authtype bool) (lines []string) {
 	return lines
 }
 
-// access returns a token. The person is asked if there is no other way and the request allows
-// it, by one process at a time: the others then find the new login.
+// access returns a token. The person signs in if there is no other way and the request allows
+// it, in one process at a time: the others then find the new login. They do not ask again if
+// there is none, because the person has just declined.
 func (h Helper) access(ctx context.Context, server string, q request) (Access, error) {
-	a, err := h.quiet(ctx, server, AccessOptions{PassOverCache: q.retry})
+	opt := AccessOptions{PassOverCache: q.retry, Interactive: !q.silent}
+	if q.silent {
+		return h.quiet(ctx, server, opt)
+	}
+	a, err := h.Logins.Access(ctx, server, opt)
 	if !errors.Is(err, ErrSignIn) {
 		return a, err
 	}
-	if q.silent {
-		return a, fmt.Errorf("%w, and the request forbids to ask; type: symdepot login %s", err, server)
-	}
-	done, err := h.Logins.Turn(ctx)
+	done, waited, err := h.Logins.Turn(ctx, server)
 	if err != nil {
 		return a, err
 	}
 	defer done()
-	if a, err := h.quiet(ctx, server, AccessOptions{}); !errors.Is(err, ErrSignIn) {
+	opt.PassOverCache = false // what is kept now is new
+	if a, err := h.Logins.Access(ctx, server, opt); waited || !errors.Is(err, ErrSignIn) {
 		return a, err
 	}
-	return h.Logins.Access(ctx, server, AccessOptions{Interactive: true, ParentWindow: q.window})
+	return h.Logins.SignIn(ctx, server, q.window)
 }
 
 // quiet returns a token without asking anybody, within quietTime.
@@ -191,7 +197,10 @@ func (h Helper) quiet(ctx context.Context, server string, opt AccessOptions) (Ac
 	limited, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
 	a, err := h.Logins.Access(limited, server, opt)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+	switch {
+	case errors.Is(err, ErrSignIn):
+		err = fmt.Errorf("%w (the request forbids to ask)", err)
+	case err != nil && ctx.Err() == nil && limited.Err() != nil:
 		err = fmt.Errorf("%s has not answered within %v; try again later: %w", server, quietTime, err)
 	}
 	return a, err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,10 +18,13 @@ import (
 
 // logins are logins in memory: for each server its state.
 type logins struct {
-	mu    sync.Mutex
-	turn  sync.Mutex
-	state map[string]*login
-	err   error // of every call
+	mu   sync.Mutex
+	turn sync.Mutex
+	// queued is told when a request waits for its turn; nil: nobody.
+	queued   chan struct{}
+	declines bool // the person
+	state    map[string]*login
+	err      error // of every call
 }
 
 type login struct {
@@ -62,12 +66,30 @@ func (l *logins) Access(ctx context.Context, server string, opt AccessOptions) (
 	case !s.ended:
 		s.fresh++
 		s.kept = fmt.Sprintf("sd_fresh%d", s.fresh)
-	case opt.Interactive:
-		s.signedIn++
-		s.ended, s.window, s.kept = false, opt.ParentWindow, fmt.Sprintf("sd_signed%d", s.signedIn)
 	default:
-		return Access{}, fmt.Errorf("the login has ended: %w", ErrSignIn)
+		return Access{}, fmt.Errorf("%w: type symdepot login %s", ErrSignIn, server)
 	}
+	return Access{Token: s.kept, Name: person, Expires: expires}, nil
+}
+
+func (l *logins) SignIn(_ context.Context, server string, window int64) (Access, error) {
+	if l.queued != nil { // all others wait
+		for range cap(l.queued) {
+			<-l.queued
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.state[server]
+	if !s.ended {
+		return Access{}, errors.New("the person has signed in already")
+	}
+	s.signedIn++
+	s.window = window
+	if l.declines {
+		return Access{}, errors.New("the person has declined")
+	}
+	s.ended, s.kept = false, fmt.Sprintf("sd_signed%d", s.signedIn)
 	return Access{Token: s.kept, Name: person, Expires: expires}, nil
 }
 
@@ -78,9 +100,15 @@ func (l *logins) Forget(_ context.Context, server, token string) error {
 	return nil
 }
 
-func (l *logins) Turn(context.Context) (func(), error) {
+func (l *logins) Turn(context.Context, string) (done func(), waited bool, err error) {
+	if l.turn.TryLock() {
+		return l.turn.Unlock, false, nil
+	}
+	if l.queued != nil {
+		l.queued <- struct{}{}
+	}
 	l.turn.Lock()
-	return l.turn.Unlock, nil
+	return l.turn.Unlock, true, nil
 }
 
 // newLogins returns logins with kept tokens.
@@ -336,7 +364,7 @@ func TestWhenToAsk(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
-		case c.token == "" && got != "error=the login has ended: a new sign-in is needed, and the request forbids to ask; type: symdepot login https://sym.example\n\n",
+		case c.token == "" && got != "error=a new sign-in is needed: type symdepot login https://sym.example (the request forbids to ask)\n\n",
 			c.token != "" && !strings.Contains(got, "\nheader=Bearer "+c.token+"\n"):
 			t.Errorf("%s: answer %q, want token %q", name, got, c.token)
 		case s.fresh != c.fresh || s.signedIn != c.signed || s.window != c.window:
@@ -358,24 +386,35 @@ func TestWhenToAsk(t *testing.T) {
 	}
 }
 
-// TestOneSignIn: of many requests at once, one asks the person.
+// TestOneSignIn: of many requests at once, one asks the person, also if the person declines.
 func TestOneSignIn(t *testing.T) {
 	t.Parallel()
-	l := newLogins()
-	s := l.state["https://sym.example"]
-	s.ended, s.kept = true, ""
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			got, err := run(t, Helper{Logins: l}, "Get", "protocol=https\nhost=sym.example\ninteractive=1\n\n")
-			if !strings.Contains(got, "header=Bearer sd_signed1\n") || err != nil {
-				t.Errorf("answer %q, %v; want the token of the sign-in", got, err)
-			}
-		})
-	}
-	wg.Wait()
-	if s.signedIn != 1 {
-		t.Errorf("%d sign-ins, want 1", s.signedIn)
+	for _, declines := range []bool{false, true} {
+		const others = 49
+		l := newLogins()
+		l.queued, l.declines = make(chan struct{}, others), declines
+		s := l.state["https://sym.example"]
+		s.ended, s.kept = true, ""
+		want, n := "\nheader=Bearer sd_signed1\n", atomic.Int32{}
+		if declines {
+			want = "error=" + ErrSignIn.Error()
+		}
+		var wg sync.WaitGroup
+		for range others + 1 {
+			wg.Go(func() {
+				got, err := run(t, Helper{Logins: l}, "Get", "protocol=https\nhost=sym.example\ninteractive=1\n\n")
+				switch {
+				case err == nil && got == "error=the person has declined\n\n":
+					n.Add(1)
+				case err != nil || !strings.Contains(got, want):
+					t.Errorf("answer %q, %v; want %q", got, err, want)
+				}
+			})
+		}
+		wg.Wait()
+		if s.signedIn != 1 || declines != (n.Load() == 1) {
+			t.Errorf("declined: %v: %d sign-ins, and %d requests were told so; want 1 sign-in", declines, s.signedIn, n.Load())
+		}
 	}
 }
 
@@ -405,7 +444,7 @@ func TestServerAway(t *testing.T) {
 		l := newLogins()
 		l.state["https://sym.example"].away = true
 		const want = "error=https://sym.example has not answered within 30s; try again later: context deadline exceeded\n\n"
-		if got, err := run(t, Helper{Logins: l}, "Get", "protocol=https\nhost=sym.example\n\n"); got != want || err != nil {
+		if got, err := run(t, Helper{Logins: l}, "Get", "protocol=https\nhost=sym.example\ninteractive=0\n\n"); got != want || err != nil {
 			t.Errorf("answer %q, %v; want %q", got, err, want)
 		}
 	})
