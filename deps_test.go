@@ -44,20 +44,21 @@ var mayImport = map[string][]string{
 	"internal/run/app":    {"internal/base/address", "internal/base/span", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/content", "internal/depot/display", "internal/remote/upstream", "internal/run/config", "internal/run/daemon", "internal/run/doctor", "internal/run/setup", "internal/serve/auth", "internal/serve/intake", "internal/serve/oidc", "internal/serve/server", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages"},
 	"internal/run/client": {"dump", "internal/base/ctxio", "internal/base/endpoint", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/jobs", "internal/files/scan", "internal/files/sources", "internal/files/sparse", "internal/serve/auth", "internal/store/blob", "objfile", "symfile"},
 	// Commands wire everything; test packages help tests only.
-	"internal/run/command":                 nil,
-	"internal/run/command/commandtest":     nil,
-	"internal/run/config":                  {"internal/base/address", "internal/base/glob", "internal/base/term", "internal/derive/transcode", "internal/files/srclink", "internal/remote/sympath", "internal/remote/upstream", "internal/run/manual", "internal/serve/auth", "internal/serve/oidc", "internal/store/bucket", "layout", "symcache", "symfile", "symstore"},
-	"internal/run/daemon":                  {"internal/base/wire"},
-	"internal/run/doctor":                  {"internal/base/account", "internal/base/address", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/check", "internal/depot/home", "internal/remote/sympath", "internal/remote/upstream", "internal/run/client", "internal/run/config", "internal/run/daemon", "internal/run/setup", "internal/serve/auth", "internal/store/bucket"},
-	"internal/run/manual":                  {},
+	"internal/run/command":             nil,
+	"internal/run/command/commandtest": nil,
+	"internal/run/config":              {"internal/base/address", "internal/base/glob", "internal/base/term", "internal/derive/transcode", "internal/files/srclink", "internal/remote/sympath", "internal/remote/upstream", "internal/run/manual", "internal/serve/auth", "internal/serve/oidc", "internal/store/bucket", "layout", "symcache", "symfile", "symstore"},
+	"internal/run/daemon":              {"internal/base/wire"},
+	"internal/run/doctor":              {"internal/base/account", "internal/base/address", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/check", "internal/depot/home", "internal/remote/sympath", "internal/remote/upstream", "internal/run/client", "internal/run/config", "internal/run/daemon", "internal/run/setup", "internal/serve/auth", "internal/store/bucket"},
+	"internal/run/manual":              {},
+	"internal/run/version":             {},
+	"internal/run/mstools":             {"dump", "internal/base/ctxio", "internal/base/durable", "internal/base/glob", "internal/base/term", "internal/depot/retention", "internal/files/scan", "internal/files/unpack", "internal/remote/sympath", "internal/remote/upstream", "layout", "objfile", "symfile", "symstore"},
+	"internal/run/setup":               {"internal/base/account", "internal/base/address", "internal/base/durable", "internal/base/span", "internal/base/term", "internal/depot", "internal/depot/backup", "internal/depot/cache", "internal/depot/coldstore", "internal/depot/home", "internal/depot/nodes", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/derive/symbolicate", "internal/derive/transcode", "internal/files/srclink", "internal/index/engine", "internal/index/tokens", "internal/index/watched", "internal/remote/fetch", "internal/remote/tree", "internal/remote/upstream", "internal/remote/watch", "internal/run/config", "internal/serve/auth", "internal/store/bucket", "layout", "symstore"},
+	// Linked on Windows only.
+	"internal/run/winservice": {"internal/run/daemon"},
+	// The credential helper; debuggertest plays the other side in tests.
 	"internal/run/credential":              {"internal/base/glob", "internal/base/term"},
 	"internal/run/credential/debuggertest": {},
 	"internal/run/credentialcmd":           {"internal/run/credential"},
-	"internal/run/version":                 {},
-	"internal/run/mstools":                 {"dump", "internal/base/ctxio", "internal/base/durable", "internal/base/glob", "internal/base/term", "internal/depot/retention", "internal/files/scan", "internal/files/unpack", "internal/remote/sympath", "internal/remote/upstream", "layout", "objfile", "symfile", "symstore"},
-	"internal/run/setup":                   {"internal/base/account", "internal/base/address", "internal/base/durable", "internal/base/span", "internal/base/term", "internal/depot", "internal/depot/backup", "internal/depot/cache", "internal/depot/coldstore", "internal/depot/home", "internal/depot/nodes", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/derive/symbolicate", "internal/derive/transcode", "internal/files/srclink", "internal/index/engine", "internal/index/tokens", "internal/index/watched", "internal/remote/fetch", "internal/remote/tree", "internal/remote/upstream", "internal/remote/watch", "internal/run/config", "internal/serve/auth", "internal/store/bucket", "layout", "symstore"},
-	// Linked on Windows only.
-	"internal/run/winservice": {"internal/run/daemon"},
 
 	"internal/serve/auth":         {"internal/base/binding", "internal/base/durable", "internal/base/glob", "internal/base/wire", "internal/serve/oidc"},
 	"internal/serve/auth/kdctest": {"internal/base/symtest"},
