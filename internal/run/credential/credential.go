@@ -210,7 +210,7 @@ func (h Helper) quiet(ctx context.Context, server string, opt AccessOptions) (Ac
 func (h Helper) erase(ctx context.Context, q request) error {
 	address, err := q.address()
 	if err != nil {
-		return nil // no server of the user
+		return nil //nolint:nilerr // it is no server of the user
 	}
 	server, err := h.Logins.Covering(ctx, address)
 	if err != nil || server == "" {

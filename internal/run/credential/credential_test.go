@@ -22,7 +22,8 @@ type logins struct {
 	turn sync.Mutex
 	// queued is told when a request waits for its turn; nil: nobody.
 	queued   chan struct{}
-	declines bool // the person
+	declines bool   // the person
+	before   func() // called before a turn; nil: nothing
 	state    map[string]*login
 	err      error // of every call
 }
@@ -101,6 +102,9 @@ func (l *logins) Forget(_ context.Context, server, token string) error {
 }
 
 func (l *logins) Turn(context.Context, string) (done func(), waited bool, err error) {
+	if l.before != nil {
+		l.before()
+	}
 	if l.turn.TryLock() {
 		return l.turn.Unlock, false, nil
 	}
@@ -201,6 +205,8 @@ func TestServers(t *testing.T) {
 		{"https", "shared.example", "sym//x?q=..", "sd_sym"},
 		{"https", "shared.example", "sym/in/x", "sd_in"},
 		{"https", "shared.example", "sym/x%2Fy", "sd_sym"},
+		{"https", "shared.example", "sym?q=/../x", "sd_sym"},
+		{"https", "shared.example", "sym#../x", "sd_sym"},
 		{"https", "shared.example", "a%20b/x", "sd_ab"},
 		{"https", "shared.example", "a b/x", "sd_ab"},
 		{"https", "shared.example", "", ""},
@@ -351,6 +357,7 @@ func TestWhenToAsk(t *testing.T) {
 		"the same with issilent":        {keys: "issilent=true", ended: true},
 		"both, one forbids":             {keys: "interactive=1\nissilent=true", ended: true},
 		"both, the other forbids":       {keys: "issilent=0\ninteractive=false", ended: true},
+		"both, in the other order":      {keys: "issilent=true\ninteractive=1", ended: true},
 		"the helper forbids":            {keys: "interactive=1", ended: true, silent: true},
 	} {
 		l := newLogins()
@@ -402,7 +409,7 @@ func TestOneSignIn(t *testing.T) {
 		var wg sync.WaitGroup
 		for range others + 1 {
 			wg.Go(func() {
-				got, err := run(t, Helper{Logins: l}, "Get", "protocol=https\nhost=sym.example\ninteractive=1\n\n")
+				got, err := run(t, Helper{Logins: l}, "Get", "protocol=https\nhost=sym.example\nisRetry=1\ninteractive=1\n\n")
 				switch {
 				case err == nil && got == "error=the person has declined\n\n":
 					n.Add(1)
@@ -414,6 +421,51 @@ func TestOneSignIn(t *testing.T) {
 		wg.Wait()
 		if s.signedIn != 1 || declines != (n.Load() == 1) {
 			t.Errorf("declined: %v: %d sign-ins, and %d requests were told so; want 1 sign-in", declines, s.signedIn, n.Load())
+		}
+	}
+}
+
+// TestSignedInMeanwhile: nobody is asked after another process has signed in.
+func TestSignedInMeanwhile(t *testing.T) {
+	t.Parallel()
+	l := newLogins()
+	s := l.state["https://sym.example"]
+	s.ended, s.kept = true, ""
+	l.before = func() { s.ended, s.kept = false, "sd_other" }
+	got, err := run(t, Helper{Logins: l}, "Get", "protocol=https\nhost=sym.example\nisRetry=1\n\n")
+	if !strings.Contains(got, "header=Bearer sd_other\n") || err != nil || s.signedIn != 0 {
+		t.Errorf("answer %q, %v, %d sign-ins; want the token of the other process, and none", got, err, s.signedIn)
+	}
+}
+
+// TestAddress: the address is that of one server for every program, or none.
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ scheme, host, path, want string }{
+		{"https", "Sym.Example:8443", "a/b", "https://sym.example:8443/a/b"},
+		{"https", "sym_1.example", "/a%2Fb?c", "https://sym_1.example/a%2Fb"},
+		{"https", "[2001:DB8::1]:443", "a b", "https://[2001:db8::1]:443/a%20b"},
+		{"http", "localhost:1", "a/../b", "http://localhost:1"},
+		{"http", "[::1]", `a/.\b`, "http://[::1]"},
+		{"https", "sym.example", "", "https://sym.example/"},
+		{"https", "sym.example.", "", ""},
+		{"https", "sym.example.:443", "", ""},
+		{"https", ":443", "", ""},
+		{"https", "sym.example:0443", "", ""},
+		{"https", "sym.example:", "", ""},
+		{"https", "sym.example:123456", "", ""},
+		{"https", "sym.example:8x", "", ""},
+		{"https", "[fe80::1%25eth0]", "", ""},
+		{"https", "[fe80::1%eth0]", "", ""},
+		{"https", "[127.0.0.1]", "", ""},
+		{"https", "[::1]x", "", ""},
+		{"https", "[]", "", ""},
+		{"https", "a]", "", ""},
+		{"https", "a,b", "", ""},
+	} {
+		got, err := request{scheme: c.scheme, host: c.host, path: c.path}.address()
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s, %s, %s: address %q, %v; want %q", c.scheme, c.host, c.path, got, err, c.want)
 		}
 	}
 }
