@@ -59,6 +59,10 @@ var mayImport = map[string][]string{
 	"internal/run/setup":               {"internal/base/account", "internal/base/address", "internal/base/durable", "internal/base/span", "internal/base/term", "internal/depot", "internal/depot/backup", "internal/depot/cache", "internal/depot/coldstore", "internal/depot/home", "internal/depot/nodes", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/derive/symbolicate", "internal/derive/transcode", "internal/files/srclink", "internal/index/engine", "internal/index/tokens", "internal/index/watched", "internal/remote/fetch", "internal/remote/tree", "internal/remote/upstream", "internal/remote/watch", "internal/run/config", "internal/serve/auth", "internal/store/bucket", "layout", "symstore"},
 	// Linked on Windows only.
 	"internal/run/winservice": {"internal/run/daemon"},
+	// The credential helper; debuggertest plays the other side in tests.
+	"internal/run/credential":              {"internal/base/glob", "internal/base/term"},
+	"internal/run/credential/debuggertest": {},
+	"internal/run/credentialcmd":           {"internal/run/credential"},
 
 	"internal/serve/auth":         {"internal/base/binding", "internal/base/durable", "internal/base/glob", "internal/base/wire", "internal/serve/oidc"},
 	"internal/serve/auth/kdctest": {"internal/base/symtest"},

@@ -129,15 +129,16 @@ func FuzzSlashArgs(f *testing.F) {
 
 func TestCommandLine(t *testing.T) {
 	for name, want := range map[string][]string{
-		"/usr/bin/symdepot":      {"add"},
-		"symstore":               {"symstore", "add"},
-		"/opt/x/SymStore.EXE":    {"symstore", "add"},
-		`C:\tools\symstore.exe`:  {"symstore", "add"},
-		"convertstore":           {"symstore", "convert", "add"},
-		"AgeStore.exe":           {"symstore", "agestore", "add"},
-		"symchk":                 {"symstore", "chk", "add"},
-		"symstore-linux-amd64":   {"add"},
-		"/opt/symstore/symdepot": {"add"},
+		"/usr/bin/symdepot":            {"add"},
+		"symstore":                     {"symstore", "add"},
+		"/opt/x/SymStore.EXE":          {"symstore", "add"},
+		`C:\tools\symstore.exe`:        {"symstore", "add"},
+		"convertstore":                 {"symstore", "convert", "add"},
+		"AgeStore.exe":                 {"symstore", "agestore", "add"},
+		"symchk":                       {"symstore", "chk", "add"},
+		`C:\x\Symdepot-Credential.EXE`: {"credential", "--debugger", "add"},
+		"symstore-linux-amd64":         {"add"},
+		"/opt/symstore/symdepot":       {"add"},
 	} {
 		if got := CommandLine([]string{name, "add"}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: CommandLine: %q, want %v", name, got, want)

@@ -104,7 +104,8 @@ func symstoreAdvice(err error) string {
 
 // CommandLine returns the arguments of the process, without its name. If the
 // program file is named like one of Microsoft's tools, they begin with the
-// command that replaces that tool.
+// command that replaces that tool. Debuggers start a credential provider with one
+// argument, so its name says the rest.
 func CommandLine(args []string) []string {
 	base := strings.ToLower(symfile.BaseName(args[0]))
 	switch strings.TrimSuffix(base, ".exe") {
@@ -116,6 +117,8 @@ func CommandLine(args []string) []string {
 		return append([]string{"symstore", "agestore"}, args[1:]...)
 	case "symchk":
 		return append([]string{"symstore", "chk"}, args[1:]...)
+	case "symdepot-credential":
+		return append([]string{"credential", "--debugger"}, args[1:]...)
 	}
 	return args[1:]
 }
