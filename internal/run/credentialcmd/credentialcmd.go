@@ -2,21 +2,13 @@
 package credentialcmd
 
 import (
-	"context"
-	"io"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/credential"
 )
-
-// Console is where the command reads and prints. All fields are required.
-type Console struct {
-	Ctx    context.Context
-	Stdin  io.Reader
-	Stdout io.Writer
-}
 
 // Command answers one request of a debugger or of git.
 type Command struct {
@@ -26,7 +18,7 @@ type Command struct {
 
 // Run answers the request on standard input. GIT_TERMINAL_PROMPT=0, with which scripts forbid
 // git to ask, forbids to open a sign-in.
-func (c Command) Run(a *Console, logins credential.Logins) error {
+func (c Command) Run(a *console.Console, logins credential.Logins) error {
 	silent := slices.Contains([]string{"0", "false", "no", "off"}, strings.ToLower(os.Getenv("GIT_TERMINAL_PROMPT")))
 	h := credential.Helper{Logins: logins, Debugger: c.Debugger, Silent: silent}
 	return h.Run(a.Ctx, c.Operation, a.Stdin, a.Stdout)

@@ -23,6 +23,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/credential"
 	"github.com/symdepot/symdepot/internal/run/credential/debuggertest"
 	"github.com/symdepot/symdepot/internal/run/credentialcmd"
@@ -49,7 +50,7 @@ func command() int {
 		Credential credentialcmd.Command `cmd:""`
 	}
 	parser, err := kong.New(&c, kong.Name("symdepot"), kong.BindTo(folder(os.Getenv(stateEnv)), (*credential.Logins)(nil)),
-		kong.Bind(&credentialcmd.Console{Ctx: context.Background(), Stdin: os.Stdin, Stdout: os.Stdout}))
+		kong.Bind(&console.Console{Ctx: context.Background(), Stdin: os.Stdin, Stdout: os.Stdout}))
 	if err == nil {
 		var k *kong.Context
 		if k, err = parser.Parse(mstools.CommandLine(os.Args)); err == nil {

@@ -15,20 +15,13 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/keyring"
 	"github.com/symdepot/symdepot/internal/run/login"
 )
 
-// Console is where a command reads and prints. Ctx ends at Ctrl-C.
-type Console struct {
-	Ctx            context.Context
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-	Command        string // the words of the running command
-}
-
 // say prints a message for the person.
-func (a Console) say(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
+func say(a *console.Console, format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
 
 // logins returns the logins of the user. keyringName is that of new logins; empty: that of the
 // environment, or the system's.
@@ -115,7 +108,7 @@ type Login struct {
 }
 
 // Run begins a login, or lists logins.
-func (c Login) Run(a Console) error {
+func (c Login) Run(a *console.Console) error {
 	all, err := logins(a.Stderr, c.Keyring)
 	if err != nil {
 		return err
@@ -154,31 +147,31 @@ func kept(l login.Login) string {
 func day(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
 
 // begin begins a login in the way that the flags say.
-func (c Login) begin(a Console, all *login.Logins) (login.Login, error) {
+func (c Login) begin(a *console.Console, all *login.Logins) (login.Login, error) {
 	switch {
 	case c.TokenFile != "":
 		return all.TokenFile(a.Ctx, c.URL, c.TokenFile)
 	case c.Device:
 		return all.Device(a.Ctx, c.URL, func(address, code string, until time.Time) {
-			a.say("Open %s in a browser of any machine, and type the code %s there, until %s.", address, code, until.Local().Format("15:04"))
+			say(a, "Open %s in a browser of any machine, and type the code %s there, until %s.", address, code, until.Local().Format("15:04"))
 		})
 	}
 	return all.Browser(a.Ctx, c.URL, func(address string) {
-		a.say("To sign in, open this address on this machine, unless a browser opens by itself:\n\n  %s\n", address)
+		say(a, "To sign in, open this address on this machine, unless a browser opens by itself:\n\n  %s\n", address)
 		if err := login.OpenBrowser(a.Ctx, address, 0, os.Getenv); err != nil {
-			a.say("symdepot: %v; symdepot login --device signs in with a browser of another machine", err)
+			say(a, "symdepot: %v; symdepot login --device signs in with a browser of another machine", err)
 		}
 	})
 }
 
 // list prints the logins.
-func (c Login) list(a Console, all *login.Logins) error {
+func (c Login) list(a *console.Console, all *login.Logins) error {
 	list, err := all.List()
 	if err != nil {
 		return err
 	}
 	if len(list) == 0 {
-		a.say("symdepot: this machine has no logins; symdepot login URL begins one")
+		say(a, "symdepot: this machine has no logins; symdepot login URL begins one")
 		return term.ErrNegative
 	}
 	lines, t := term.NewJSONLines(a.Stdout), term.NewTable(a.Stdout, "SERVER", "PERSON", "KEPT IN", "CREATED", "ENDS")
@@ -214,7 +207,7 @@ type Logout struct {
 }
 
 // Run ends logins.
-func (c Logout) Run(a Console) error {
+func (c Logout) Run(a *console.Console) error {
 	all, err := logins(a.Stderr, "")
 	if err != nil {
 		return err
@@ -224,7 +217,7 @@ func (c Logout) Run(a Console) error {
 		return err
 	}
 	if len(servers) == 0 {
-		a.say("symdepot: this machine has no logins")
+		say(a, "symdepot: this machine has no logins")
 		return term.ErrNegative
 	}
 	var failed error
@@ -232,7 +225,7 @@ func (c Logout) Run(a Console) error {
 		l, told, err := all.Out(a.Ctx, server)
 		switch {
 		case errors.Is(err, login.ErrNone):
-			a.say("symdepot: %v", err)
+			say(a, "symdepot: %v", err)
 			failed = errors.Join(failed, term.ErrNegative)
 		case err != nil:
 			failed = errors.Join(failed, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/keyring"
 	"github.com/symdepot/symdepot/internal/run/login"
 )
@@ -29,9 +30,9 @@ func user(t *testing.T) {
 }
 
 // console returns a console that keeps what is printed.
-func console(t *testing.T) (a Console, out, errs *strings.Builder) {
+func newConsole(t *testing.T) (a *console.Console, out, errs *strings.Builder) {
 	out, errs = &strings.Builder{}, &strings.Builder{}
-	return Console{Ctx: t.Context(), Stdin: strings.NewReader(""), Stdout: out, Stderr: errs}, out, errs
+	return &console.Console{Ctx: t.Context(), Stdin: strings.NewReader(""), Stdout: out, Stderr: errs}, out, errs
 }
 
 // server starts a server that knows one token, and has no sign-in for programs.
@@ -57,7 +58,7 @@ func TestTokenFileLogin(t *testing.T) {
 	if err := os.WriteFile(file, []byte("sd_planted\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, out, errs := console(t)
+	a, out, errs := newConsole(t)
 	if err := (Login{URL: url, TokenFile: file}).Run(a); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestErrors(t *testing.T) {
 	if err := os.WriteFile(file, []byte("sd_other\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, out, errs := console(t)
+	a, out, errs := newConsole(t)
 	var usage term.UsageError
 	for name, tt := range map[string]struct {
 		err  error
