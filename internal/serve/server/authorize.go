@@ -32,20 +32,27 @@ func isRestricted(g *auth.Gate) bool {
 // caller may not come in, it answers and returns false.
 func (s *access) admit(x *exchange, r *http.Request, p *place) bool {
 	challenge := s.authenticate(x, r, p)
-	switch {
-	case challenge == nil:
+	if challenge == nil {
 		return true
-	case challenge.Status == http.StatusNotFound:
-		x.caller.why = challenge.Reason
-		if p.origins {
-			s.allowOrigin(x.Header(), r)
-		}
-		s.fail(x, missError{notFoundText})
-	default:
-		s.challenge(x, challenge)
 	}
+	if p.origins {
+		s.allowOrigin(x.Header(), r)
+	}
+	s.challenge(x, challenge)
 	return false
 }
+
+// Debuggers and their caches know three answers to the path of a symbol file. 401 starts a
+// sign-in, is no reason to give the server up, and is remembered by nobody; so all callers
+// without valid credentials get it on a server that asks for them, before anything is
+// looked up. 404 is a miss: a missing file, a hidden one, and every file for somebody who
+// is known and has no rights. 403 and 407 make debuggers give the server up for the
+// session, so they are never sent.
+//
+// Where anonymous callers may read some products, 401 for the rest would ask each of them
+// to sign in at every file that is missing, system libraries first, and many tools would
+// give the server up. So such a server answers 404 to them, and asks only below
+// web.AskingPrefix: whoever gives out the address knows for whom.
 
 // authenticate determines the client's identity and rights. It returns a challenge
 // if the client is not admitted.
@@ -55,6 +62,9 @@ func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Chal
 		signIn = s.transport(r).SignIn(r)
 	}
 	id, rights, challenge := s.cfg.Gate.AuthenticateBrowser(s.withoutProxies(r), p.token, signIn)
+	if challenge == nil && p.asks && s.restricted && id.Anonymous() {
+		challenge = s.cfg.Gate.NewChallenge()
+	}
 	if challenge != nil {
 		return challenge
 	}
@@ -85,11 +95,15 @@ func (s *access) challenge(x *exchange, c *auth.Challenge) {
 		h.Set("Retry-After", "5")
 	}
 	h["Cache-Control"] = noStore
-	text := c.Text + "\n"
-	if c.Status == http.StatusUnauthorized {
-		text += web.TokenText(baseURL(x.r)) + "\n"
+	switch {
+	case c.Status == http.StatusUnauthorized:
+		base := baseURL(x.r)
+		s.text(x, c.Status, web.SignInText(base)+"\n"+c.Text+"\n"+web.TokenText(base)+"\n")
+	case c.Status == http.StatusForbidden && x.place.isForReaders():
+		s.text(x, http.StatusNotFound, notFoundText+": "+c.Text+"\n")
+	default:
+		s.text(x, c.Status, c.Text+"\n")
 	}
-	s.text(x, c.Status, text)
 }
 
 // seesAll reports whether the caller may see what belongs to no product, such as
