@@ -3,6 +3,7 @@ package web
 import (
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -75,18 +76,20 @@ func StartText(url string, restricted bool) string {
 
 // SignInText is the first line of an answer to a request without valid credentials: the
 // command that signs a person in.
-func SignInText(url string) string { return "sign in with: " + login(url) }
+func SignInText(url string) string { return wire.SignIn + signInURL(url) }
 
-// login is the command that signs a person in at a server with the given base URL. The
-// pages are not below the prefixes that every server answers.
-func login(url string) string {
+// login is the command that signs a person in at a server with the given base URL.
+func login(url string) string { return "symdepot login " + signInURL(url) }
+
+// signInURL is the base URL of the pages of a server, which are not below the prefixes that
+// every server answers.
+func signInURL(url string) string {
 	for _, p := range layout.Prefixes {
 		if server, ok := strings.CutSuffix(url, "/"+p); ok {
-			url = server
-			break
+			return server
 		}
 	}
-	return "symdepot login " + url
+	return url
 }
 
 // ConnectNote precedes the settings of tools on a page of a server that asks for
