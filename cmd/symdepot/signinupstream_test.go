@@ -19,12 +19,8 @@ import (
 func TestUpstreamAsksForCredentials(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	exe, err := exec.LookPath("symdepot")
-	if err != nil {
-		t.Fatal(err)
-	}
 	symdepot := func(depot string, args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), exe, args...)
+		cmd := exec.CommandContext(t.Context(), "symdepot", args...)
 		cmd.Env = append(os.Environ(), "SYMDEPOT_DEPOT="+filepath.Join(dir, depot))
 		out, err := cmd.Output()
 		return string(out), err
