@@ -227,9 +227,6 @@ type Status struct {
 	Failures  int       `json:"failures"`       // consecutive
 	Since     time.Time `json:"since,omitzero"` // the time of the first of them
 	LastError string    `json:"last_error,omitempty"`
-	// Unauthorized is LastError, if the upstream has asked for credentials and has not
-	// answered otherwise since.
-	Unauthorized string `json:"-"`
 	LastTime  time.Time `json:"last_error_time,omitzero"`
 	Requests  int64     `json:"requests"`
 	Hits      int64     `json:"hits"`
@@ -245,4 +242,8 @@ type Status struct {
 	// of the last requests, in nanoseconds; 0 before the first.
 	P50 time.Duration `json:"p50,omitempty"`
 	P95 time.Duration `json:"p95,omitempty"`
+
+	// Unauthorized is LastError, if the upstream has asked for credentials and has not
+	// answered otherwise since.
+	Unauthorized string `json:"-"`
 }
