@@ -331,8 +331,8 @@ func (g *Gate) RightsOf(ctx context.Context, row *TokenRow) (Rights, error) {
 }
 
 // failed turns an error into a response. path: the credentials were a token in the path.
-// The response to an invalid one is that to any other invalid credentials: 404 would be
-// remembered as a miss by the clients and proxies whose token has expired or was revoked.
+// The response to an invalid one is that to any other invalid credentials: proxies would
+// remember 404 as a miss, and nobody would see that the token is revoked or expired.
 func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
 	c := &Challenge{
 		Status: http.StatusUnauthorized,

@@ -42,18 +42,6 @@ func (s *access) admit(x *exchange, r *http.Request, p *place) bool {
 	return false
 }
 
-// Debuggers and their caches know three answers to the path of a symbol file. 401 starts a
-// sign-in, is no reason to give the server up, and is remembered by nobody; so all callers
-// without valid credentials get it on a server that asks for them, before anything is
-// looked up. 404 is a miss: a missing file, a hidden one, and every file for somebody who
-// is known and has no rights. 403 and 407 make debuggers give the server up for the
-// session, so they are never sent.
-//
-// Where anonymous callers may read some products, 401 for the rest would ask each of them
-// to sign in at every file that is missing, system libraries first, and many tools would
-// give the server up. So such a server answers 404 to them, and asks only below
-// web.AskingPrefix: whoever gives out the address knows for whom.
-
 // authenticate determines the client's identity and rights. It returns a challenge
 // if the client is not admitted.
 func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Challenge {
@@ -62,6 +50,9 @@ func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Chal
 		signIn = s.transport(r).SignIn(r)
 	}
 	id, rights, challenge := s.cfg.Gate.AuthenticateBrowser(s.withoutProxies(r), p.token, signIn)
+	// Where anonymous callers may read some products, 401 for the rest would ask each of
+	// them to sign in at every file that is missing, system libraries first. So they get
+	// 404 there, and are asked only below web.AskingPrefix.
 	if challenge == nil && p.asks && s.restricted && id.Anonymous() {
 		challenge = s.cfg.Gate.NewChallenge()
 	}
@@ -84,7 +75,10 @@ func scopeOf(r *auth.Rights) answer.Scope {
 	return answer.Scope{Products: append([]string{}, r.Products...)}
 }
 
-// challenge refuses a request.
+// challenge refuses a request. On the paths of symbol files it knows two answers, whatever
+// is requested, since nothing has been looked up. Callers without valid credentials get 401,
+// which starts a sign-in in debuggers. Somebody who is known and has no rights gets the 404
+// of a miss: 403, like 407, makes debuggers give the server up for the session.
 func (s *access) challenge(x *exchange, c *auth.Challenge) {
 	x.caller.why = c.Reason
 	h := x.Header()
