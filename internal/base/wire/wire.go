@@ -18,6 +18,10 @@ const (
 	Loop = "X-Symdepot-Loop"
 )
 
+// SignIn begins the text of each answer 401 to a program that requests symbol files; the
+// URL of the server follows.
+const SignIn = "sign in with: symdepot login "
+
 // Token carries a token, as an alternative to Authorization.
 const Token = "X-Symdepot-Token"
 

@@ -318,6 +318,10 @@ func sourceStep(t *why.Trace) *TraceStep {
 			l.Says = fmt.Sprintf("%s: is not asked before %s: it failed too often or asked for a pause", name, stamp(u.Until))
 		default:
 			s.Mark, s.Says = MarkInfo, "Upstreams would be asked, the lowest rank first."
+			if u.Unauthorized != "" {
+				l.Mark = MarkWarn
+				l.Says = fmt.Sprintf("%s, rank %d: would be asked; its last answer was: %s", name, u.Rank, term.Printable(u.Unauthorized))
+			}
 		}
 		s.Items = append(s.Items, l)
 	}

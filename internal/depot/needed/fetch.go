@@ -159,6 +159,7 @@ func fetchOne(ctx context.Context, d *depot.Depot, w Want, arrived func(int64)) 
 		o.Result = Fetched
 	case errors.Is(err, fs.ErrNotExist):
 		o.Result, o.Error = Missing, upstreamReasons(err)
+		o.Denied = slices.Contains(fetch.Classes(err), fetch.ClassUnauthorized) // which is not remembered
 		o.remembered(ctx, d)
 	default:
 		o.Result, o.Error = Failed, err.Error()

@@ -271,7 +271,7 @@ func noPDBReason(reasons []fetch.Class, err error) jobs.Failure {
 		switch c {
 		case fetch.ClassTimeout, fetch.ClassBroken, fetch.ClassBusy:
 			f.Class, f.Detail = ClassTransient, "an upstream cannot answer now: "+err.Error()
-		case fetch.ClassForbidden:
+		case fetch.ClassForbidden, fetch.ClassUnauthorized:
 			if f.Class == ClassNotFound {
 				f.Class, f.Detail = ClassForbidden, "an upstream denies access to the PDB: "+err.Error()
 			}

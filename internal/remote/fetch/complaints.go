@@ -20,7 +20,7 @@ type complaints struct {
 // same upstream has failed a short while ago.
 func (c *complaints) report(log *slog.Logger, now time.Time, upstream string, err error) {
 	switch ClassOf(err) {
-	case ClassForbidden, ClassTimeout, ClassBroken:
+	case ClassForbidden, ClassUnauthorized, ClassTimeout, ClassBroken:
 	default:
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -187,6 +188,44 @@ func TestFailureClasses(t *testing.T) {
 		if got := known["s"].Until.Sub(known["s"].Since); got != want {
 			t.Errorf("%s: remembered for %v, want %v", class, got, want)
 		}
+	}
+}
+
+// TestUnauthorizedIsNotRemembered: an upstream that asks for credentials is asked again for
+// each file, and gives it after a sign-in.
+func TestUnauthorizedIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	var signedIn atomic.Bool
+	body := symFile(1000)
+	s := &source{name: "s"}
+	s.fetch = func(context.Context, Ask) (*Reply, error) {
+		if signedIn.Load() {
+			return &Reply{Body: io.NopCloser(strings.NewReader(body)), Size: int64(len(body)), Name: "app.sym"}, nil
+		}
+		return nil, &Failure{Source: "s", Class: ClassUnauthorized}
+	}
+	f, m := newFetcher(t, s)
+	q := question(t, symPath)
+	for n := range int32(3) {
+		_, err := f.Open(t.Context(), q)
+		if !errors.Is(err, fs.ErrNotExist) || !slices.Equal(Classes(err), []Class{ClassUnauthorized}) {
+			t.Errorf("Open = %v of the classes %v, want fs.ErrNotExist of %v", err, Classes(err), ClassUnauthorized)
+		}
+		if got := s.asked.Load(); got != n+1 {
+			t.Errorf("asked %d times, want %d", got, n+1)
+		}
+	}
+	if known, _ := m.Misses(t.Context(), missKey(q.Request)); len(known) > 0 {
+		t.Errorf("%v is stored, want nothing", known)
+	}
+	signedIn.Store(true)
+	file, err := f.Open(t.Context(), q)
+	if err == nil {
+		_ = file.Close()
+	}
+	f.Wait()
+	if err != nil && !errors.Is(err, ErrInDepot) || len(m.kept) != 1 {
+		t.Errorf("Open after a sign-in: error %v, %d files kept, want one", err, len(m.kept))
 	}
 }
 

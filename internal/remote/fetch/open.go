@@ -58,9 +58,8 @@ func (f *Fetcher) Remembered(ctx context.Context, q Question) (map[string]Miss, 
 	return list, nil
 }
 
-// Reasons returns the classes of the failures that caused an error of Open, and
-// the classes of the remembered misses.
-func (f *Fetcher) Reasons(ctx context.Context, q Question, err error) (classes []Class) {
+// Classes returns the classes of the failures that caused an error of Open.
+func Classes(err error) (classes []Class) {
 	if n, ok := errors.AsType[*notFoundError](err); ok {
 		for _, w := range n.why {
 			classes = append(classes, ClassOf(w))
@@ -68,6 +67,13 @@ func (f *Fetcher) Reasons(ctx context.Context, q Question, err error) (classes [
 	} else if IsFailure(err) {
 		classes = append(classes, ClassOf(err))
 	}
+	return classes
+}
+
+// Reasons returns the classes of the failures that caused an error of Open, and
+// the classes of the remembered misses.
+func (f *Fetcher) Reasons(ctx context.Context, q Question, err error) []Class {
+	classes := Classes(err)
 	if known, err := f.depot.Misses(ctx, missKey(q.Request)); err == nil {
 		now := f.now()
 		for _, m := range known {

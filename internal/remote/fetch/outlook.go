@@ -45,6 +45,8 @@ type UpstreamOutlook struct {
 	Open  bool
 	Until time.Time
 	Why   string
+	// Unauthorized is what the upstream said if it asked for credentials last.
+	Unauthorized string
 }
 
 // Asked reports whether a request would be sent to the upstream.
@@ -75,7 +77,7 @@ func (f *Fetcher) Outlook(ctx context.Context, q Question) (o Outlook, err error
 		}
 		if t.Status != nil {
 			s := t.Status()
-			l.Open, l.Until, l.Why = s.Open, s.Until, s.Why
+			l.Open, l.Until, l.Why, l.Unauthorized = s.Open, s.Until, s.Why, s.Unauthorized
 		}
 		o.Upstreams = append(o.Upstreams, l)
 	}

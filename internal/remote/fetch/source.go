@@ -150,15 +150,18 @@ type Class uint8
 const (
 	ClassNone      Class = iota
 	ClassNotFound        // the upstream answered that it has no such file
-	ClassForbidden       // 401, 403 and the like
+	ClassForbidden       // 403 and the like: the upstream does not give this file to this server
 	ClassTimeout         // no answer in time
 	ClassBroken          // server errors, wrong or damaged files
 	ClassTooLarge        // larger than the limit
 	ClassBusy            // the upstream asked to retry later, or its circuit breaker is open
 	ClassSkipped         // no request is sent: the configuration or the upstream's own index excludes it
+	// ClassUnauthorized is that of 401: the upstream asks for credentials. It says nothing
+	// about the file and ends with a sign-in, so that it is never remembered.
+	ClassUnauthorized
 )
 
-var classNames = [...]string{"none", "absent", "forbidden", "timeout", "broken", "too_large", "busy", "skipped"}
+var classNames = [...]string{"none", "absent", "forbidden", "timeout", "broken", "too_large", "busy", "skipped", "unauthorized"}
 
 // String returns the name used in output, configuration and metrics.
 func (c Class) String() string {
@@ -239,4 +242,8 @@ type Status struct {
 	// of the last requests, in nanoseconds; 0 before the first.
 	P50 time.Duration `json:"p50,omitempty"`
 	P95 time.Duration `json:"p95,omitempty"`
+
+	// Unauthorized is LastError, if the upstream has asked for credentials and has not
+	// answered otherwise since.
+	Unauthorized string `json:"-"`
 }

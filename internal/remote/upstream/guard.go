@@ -457,7 +457,7 @@ func (p *pass) judge(err error) error {
 		return errNeutral // a local error
 	}
 	switch f.Class {
-	case fetch.ClassNotFound, fetch.ClassForbidden, fetch.ClassTooLarge:
+	case fetch.ClassNotFound, fetch.ClassForbidden, fetch.ClassUnauthorized, fetch.ClassTooLarge:
 		return nil // the upstream works
 	case fetch.ClassSkipped, fetch.ClassBusy:
 		return errNeutral
@@ -475,7 +475,12 @@ func (p *pass) note(err, verdict error) {
 	case verdict == nil:
 		g.breaker.succeeded(p.ticket)
 		g.status.Failures, g.status.Since, g.losses = 0, time.Time{}, 0
-		if fetch.ClassOf(err) == fetch.ClassForbidden { // it works, but not for this server
+		g.status.Unauthorized = ""
+		switch fetch.ClassOf(err) { // it works, but not for this server
+		case fetch.ClassUnauthorized:
+			g.status.Unauthorized = err.Error()
+			fallthrough
+		case fetch.ClassForbidden:
 			g.status.Errors++
 			g.status.LastError, g.status.LastTime = err.Error(), now
 			return

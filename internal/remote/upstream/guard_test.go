@@ -72,6 +72,20 @@ func (g *Guarded) ask(t *testing.T, ctx context.Context) fetch.Class {
 	return fetch.ClassOf(err)
 }
 
+// TestGuardUnauthorized: the state says that an upstream asks for credentials, until it
+// answers otherwise.
+func TestGuardUnauthorized(t *testing.T) {
+	a := &actor{}
+	g := Guard(a, GuardOptions{})
+	for _, class := range []fetch.Class{fetch.ClassUnauthorized, fetch.ClassNotFound, fetch.ClassUnauthorized, fetch.ClassForbidden} {
+		a.fetch = says(class)
+		g.ask(t, t.Context())
+		if s := g.State(); (s.Unauthorized != "") != (class == fetch.ClassUnauthorized) || s.Unauthorized != "" && s.Unauthorized != s.LastError {
+			t.Errorf("after %v: Unauthorized %q, want the last error after unauthorized, and else nothing", class, s.Unauthorized)
+		}
+	}
+}
+
 func TestGuardBreaker(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -81,6 +95,7 @@ func TestGuardBreaker(t *testing.T) {
 	}{
 		{"absent", says(fetch.ClassNotFound), fetch.ClassNotFound, 0},
 		{"forbidden", says(fetch.ClassForbidden), fetch.ClassForbidden, 0},
+		{"unauthorized", says(fetch.ClassUnauthorized), fetch.ClassUnauthorized, 0},
 		{"too large", says(fetch.ClassTooLarge), fetch.ClassTooLarge, 0},
 		{"good", gives("good"), fetch.ClassNone, 0},
 		{"broken", says(fetch.ClassBroken), fetch.ClassBroken, 5},

@@ -28,6 +28,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/files/unpack/unpacktest"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/layout"
@@ -329,9 +330,9 @@ func TestStatus(t *testing.T) {
 		{"410", symtest.Refuse(410), fetch.ClassNotFound, 0, 3},
 		{"400", symtest.Refuse(400), fetch.ClassNotFound, 0, 3},
 		{"204", symtest.Refuse(204), fetch.ClassNotFound, 0, 3},
-		{"401", symtest.Refuse(401), fetch.ClassForbidden, 0, 1},
+		{"401", symtest.Refuse(401), fetch.ClassUnauthorized, 0, 1},
 		{"403", symtest.Refuse(403), fetch.ClassForbidden, 0, 1},
-		{"203", symtest.Refuse(203), fetch.ClassForbidden, 0, 1},
+		{"203", symtest.Refuse(203), fetch.ClassUnauthorized, 0, 1},
 		{"429", symtest.Refuse(429), fetch.ClassBusy, 0, 1},
 		{"429 with seconds", symtest.Refuse(429, "Retry-After", "30"), fetch.ClassBusy, 30 * time.Second, 1},
 		{"503 with a date", symtest.Refuse(503, "Retry-After", time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)), fetch.ClassBusy, time.Minute, 1},
@@ -371,6 +372,24 @@ func TestStatus(t *testing.T) {
 			}
 			if n := len(s.asks()); n != c.asks {
 				t.Errorf("%d requests, want %v", n, c.asks)
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		says http.HandlerFunc
+		want string
+	}{
+		"401 of symdepot": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, wire.SignIn+"https://evil.example\ncredentials are required\n")
+		}, "status 401: sign in with: symdepot login URL, or give the upstream a token with token_file"},
+		"401 of others": {symtest.Refuse(401), "status 401: the server asks for credentials; give the upstream some with token_file, "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, map[string]http.HandlerFunc{fooPath: c.says})
+			_, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
+			if want := strings.ReplaceAll(c.want, "URL", s.URL); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("load: error %v, want one with %q", err, want)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
@@ -21,9 +22,12 @@ func (x *question) refusal(a *answer) error {
 	case http.StatusOK:
 		return nil
 	case http.StatusNonAuthoritativeInfo:
-		return h.failed(fetch.ClassForbidden, "status 203, which Azure DevOps sends for invalid credentials")
+		return h.failed(fetch.ClassUnauthorized, "status 203, which Azure DevOps sends for invalid credentials")
 	}
 	class := ClassOfStatus(status)
+	if class == fetch.ClassUnauthorized {
+		return h.failed(class, "status %d: %s", status, h.howToSignIn(a))
+	}
 	if status >= 400 && strings.Contains(a.resp.Header.Get("Content-Type"), "xml") {
 		if text, err := a.text(drainTime); err == nil {
 			class = classOfCode(text, class)
@@ -51,11 +55,22 @@ func (x *question) refusal(a *answer) error {
 	return f
 }
 
+// howToSignIn says what to do about an answer with status 401.
+func (h *HTTP) howToSignIn(a *answer) string {
+	text, err := a.text(drainTime)
+	if err == nil && bytes.HasPrefix(text, []byte(wire.SignIn)) {
+		return wire.SignIn + h.base.Scheme + "://" + h.base.Host + ", or give the upstream a token with token_file"
+	}
+	return "the server asks for credentials; give the upstream some with token_file, with user and password_file, or with headers_file"
+}
+
 // ClassOfStatus returns the class of a status other than 200; 204 is
 // ClassAbsent.
 func ClassOfStatus(status int) fetch.Class {
 	switch status {
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
+	case http.StatusUnauthorized:
+		return fetch.ClassUnauthorized
+	case http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
 		http.StatusUnavailableForLegalReasons:
 		return fetch.ClassForbidden
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:

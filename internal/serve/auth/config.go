@@ -98,8 +98,10 @@ func (cfg *Config) Anonymous() (Rights, error) {
 
 // Challenge is the response to a request that is not authorized.
 type Challenge struct {
-	// Status is 401, 403, 404 or 503. A 404 must be equal to that for a key
-	// that does not exist.
+	// Status is 401, 403 or 503; that of Exchange and of FinishOIDC may also
+	// be 404 or 429. Debuggers stop
+	// asking a server that answers 403: for the path of a symbol file, 403 must be sent
+	// as 404.
 	Status int
 	// Header are the values of WWW-Authenticate, in order.
 	Header []string

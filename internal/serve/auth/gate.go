@@ -80,9 +80,13 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 		}
 		g.offers = append(g.offers, wire.Negotiate)
 	}
+	realm := strings.NewReplacer(`"`, `'`, `\`, `/`).Replace(cfg.Realm)
 	if cfg.Basic || cfg.Users != "" || cfg.Keytab == "" {
-		g.offers = append(g.offers, wire.Basic+` realm="`+strings.NewReplacer(`"`, `'`, `\`, `/`).Replace(cfg.Realm)+`", charset="UTF-8"`)
+		g.offers = append(g.offers, wire.Basic+` realm="`+realm+`", charset="UTF-8"`)
 	}
+	// Bearer is the last one: clients that take the first scheme they know, and old ones
+	// that read the first field only, find what they found without Bearer.
+	g.offers = append(g.offers, wire.Bearer+` realm="`+realm+`"`)
 	if len(cfg.OIDC) > 0 {
 		if g.jobs, err = oidc.New(cfg.OIDC, oidc.Options{Client: cfg.OIDCClient, Now: cfg.Now, Log: log}); err != nil {
 			return nil, err
@@ -326,8 +330,9 @@ func (g *Gate) RightsOf(ctx context.Context, row *TokenRow) (Rights, error) {
 	return Rights{}, err
 }
 
-// failed turns an error into a response. The response to an invalid token in the
-// path equals that to a path that does not exist.
+// failed turns an error into a response. path: the credentials were a token in the path.
+// The response to an invalid one is that to any other invalid credentials: proxies would
+// remember 404 as a miss, and nobody would see that the token is revoked or expired.
 func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
 	c := &Challenge{
 		Status: http.StatusUnauthorized,
@@ -340,12 +345,11 @@ func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
 	case errors.As(err, new(*delayedError)):
 		c.Status, c.Text = http.StatusServiceUnavailable, err.Error()
 		return c
-	case path:
-		c.Status, c.Text = http.StatusNotFound, ""
-		return c
 	}
 	if skew, ok := errors.AsType[*skewError](err); ok {
 		c.Text = skew.Error()
+	} else if path {
+		c.Text = "invalid credentials: the token in the address is wrong, revoked or expired"
 	} else if !errors.Is(err, errNothing) {
 		c.Text = "invalid credentials: the token or the password is wrong, revoked or expired"
 	}

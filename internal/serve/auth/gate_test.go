@@ -211,11 +211,11 @@ func TestCredentials(t *testing.T) {
 	}{
 		{"nothing", nil, "", 401, "", ""},
 		{"path token", nil, game, 0, "ci", MethodToken},
-		{"path token unknown", nil, never, 404, "", ""},
-		{"path token revoked", nil, gone, 404, "", ""},
-		{"path token expired", nil, old, 404, "", ""},
-		{"path token misshapen", nil, "sd_x", 404, "", ""},
-		{"path token before header", []string{"Authorization", "Bearer " + game}, never, 404, "", ""},
+		{"path token unknown", nil, never, 401, "", ""},
+		{"path token revoked", nil, gone, 401, "", ""},
+		{"path token expired", nil, old, 401, "", ""},
+		{"path token misshapen", nil, "sd_x", 401, "", ""},
+		{"path token before header", []string{"Authorization", "Bearer " + game}, never, 401, "", ""},
 		{"bearer", []string{"Authorization", "Bearer " + game}, "", 0, "ci", MethodToken},
 		{"bearer, other case", []string{"Authorization", "bEARER  " + game}, "", 0, "ci", MethodToken},
 		{"bearer revoked", []string{"Authorization", "Bearer " + gone}, "", 401, "", ""},
@@ -389,14 +389,14 @@ func TestOpen(t *testing.T) {
 	if ch != nil || !r.All || !r.MayWrite("Game") || r.MayWrite("App") || r.WriteAll || r.Admin {
 		t.Errorf(`Authenticate(""): %+v, %+v; want nil, All true, r.MayWrite("Game"), not r.MayWrite("App"), WriteAll false, Admin false`, r, ch)
 	}
-	if _, _, ch := g.Authenticate(get(), NewToken()); ch == nil || ch.Status != 404 {
-		t.Errorf("unknown path token: %+v, want 404", ch)
+	if _, _, ch := g.Authenticate(get(), NewToken()); ch == nil || ch.Status != 401 {
+		t.Errorf("unknown path token: %+v, want 401", ch)
 	}
 	if ch := g.NewChallenge(); ch.Status != 401 || !strings.HasPrefix(ch.Header[0], "Basic ") {
 		t.Errorf(`NewChallenge: %+v, want Status 401, Header[0] that begins with "Basic "`, ch)
 	}
 	none := newGate(t, Config{}, nil)
-	if _, _, ch := none.Authenticate(get(), write); ch == nil || ch.Status != 404 {
+	if _, _, ch := none.Authenticate(get(), write); ch == nil || ch.Status != 401 {
 		t.Errorf("a gate without a store: %+v", ch)
 	}
 }
@@ -532,8 +532,8 @@ func FuzzAuthorization(f *testing.F) {
 				t.Fatalf("%q: identity %+v, rights %+v, challenge %+v; want an anonymous one and 401", v, id, rights, ch)
 			}
 		}
-		if _, _, ch := g.Authenticate(get(), v); v != "" && (ch == nil || ch.Status != 404) {
-			t.Fatalf("path %q: %+v, want 404", v, ch)
+		if _, _, ch := g.Authenticate(get(), v); v != "" && (ch == nil || ch.Status != 401) {
+			t.Fatalf("path %q: %+v, want 401", v, ch)
 		}
 	})
 }

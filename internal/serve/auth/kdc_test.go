@@ -30,8 +30,8 @@ func TestKDC(t *testing.T) {
 	}
 
 	r := alice.Curl(t, url)
-	if r.Status != "401" || len(r.Offers) != 2 || r.Offers[0] != "Negotiate" || !strings.HasPrefix(r.Offers[1], "Basic ") {
-		t.Errorf("without a ticket: status %s, offers %q, want 401, Negotiate and Basic", r.Status, r.Offers)
+	if r.Status != "401" || len(r.Offers) != 3 || r.Offers[0] != "Negotiate" || !strings.HasPrefix(r.Offers[1], "Basic ") || !strings.HasPrefix(r.Offers[2], "Bearer ") {
+		t.Errorf("without a ticket: status %s, offers %q, want 401, Negotiate, Basic and Bearer", r.Status, r.Offers)
 	}
 	for range 3 {
 		r := negotiate(alice, url)

@@ -382,8 +382,8 @@ func TestConnection(t *testing.T) {
 		if in(h2) {
 			t.Error("let in on HTTP/2")
 		}
-		if _, _, ch := g.Authenticate(first(), NewToken()); ch == nil || ch.Status != 404 {
-			t.Errorf("a path token is overruled by the connection: %+v, want 404", ch)
+		if _, _, ch := g.Authenticate(first(), NewToken()); ch == nil || ch.Status != 401 {
+			t.Errorf("a path token is overruled by the connection: %+v, want 401", ch)
 		}
 		c.add(time.Hour + time.Second)
 		if in(first()) {

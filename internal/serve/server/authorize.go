@@ -32,18 +32,13 @@ func isRestricted(g *auth.Gate) bool {
 // caller may not come in, it answers and returns false.
 func (s *access) admit(x *exchange, r *http.Request, p *place) bool {
 	challenge := s.authenticate(x, r, p)
-	switch {
-	case challenge == nil:
+	if challenge == nil {
 		return true
-	case challenge.Status == http.StatusNotFound:
-		x.caller.why = challenge.Reason
-		if p.origins {
-			s.allowOrigin(x.Header(), r)
-		}
-		s.fail(x, missError{notFoundText})
-	default:
-		s.challenge(x, challenge)
 	}
+	if p.origins {
+		s.allowOrigin(x.Header(), r)
+	}
+	s.challenge(x, challenge)
 	return false
 }
 
@@ -55,6 +50,12 @@ func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Chal
 		signIn = s.transport(r).SignIn(r)
 	}
 	id, rights, challenge := s.cfg.Gate.AuthenticateBrowser(s.withoutProxies(r), p.token, signIn)
+	// Where anonymous callers may read some products, 401 for the rest would ask each of
+	// them to sign in at every file that is missing, system libraries first. So they get
+	// 404 there, and are asked only below web.AskingPrefix.
+	if challenge == nil && p.asks && s.restricted && id.Anonymous() {
+		challenge = s.cfg.Gate.NewChallenge()
+	}
 	if challenge != nil {
 		return challenge
 	}
@@ -74,7 +75,10 @@ func scopeOf(r *auth.Rights) answer.Scope {
 	return answer.Scope{Products: append([]string{}, r.Products...)}
 }
 
-// challenge refuses a request.
+// challenge refuses a request. On the paths of symbol files it knows two answers, whatever
+// is requested, since nothing has been looked up. Callers without valid credentials get 401,
+// which starts a sign-in in debuggers. Somebody who is known and has no rights gets the 404
+// of a miss: 403, like 407, makes debuggers give the server up for the session.
 func (s *access) challenge(x *exchange, c *auth.Challenge) {
 	x.caller.why = c.Reason
 	h := x.Header()
@@ -85,11 +89,15 @@ func (s *access) challenge(x *exchange, c *auth.Challenge) {
 		h.Set("Retry-After", "5")
 	}
 	h["Cache-Control"] = noStore
-	text := c.Text + "\n"
-	if c.Status == http.StatusUnauthorized {
-		text += web.TokenText(baseURL(x.r)) + "\n"
+	switch {
+	case c.Status == http.StatusUnauthorized:
+		base := baseURL(x.r)
+		s.text(x, c.Status, web.SignInText(base)+"\n"+c.Text+"\n"+web.TokenText(base)+"\n")
+	case c.Status == http.StatusForbidden && x.place.isForReaders():
+		s.text(x, http.StatusNotFound, notFoundText+": "+c.Text+"\n")
+	default:
+		s.text(x, c.Status, c.Text+"\n")
 	}
-	s.text(x, c.Status, text)
 }
 
 // seesAll reports whether the caller may see what belongs to no product, such as

@@ -181,8 +181,8 @@ func TestAuthenticationMethods(t *testing.T) {
 		{name: "path", prefix: "/t/" + g.ours, ours: 200, theirs: 404, unknownPath: 404, healthz: 200},
 		{name: "path, doubled slashes", prefix: "//t//" + g.ours, ours: 200, theirs: 404, unknownPath: 404, healthz: 200},
 		{name: "path beats header", prefix: "/t/" + g.ours, headers: []string{bearer(g.all)}, ours: 200, theirs: 404, unknownPath: 404, healthz: 200},
-		{name: "unknown path token", prefix: "/t/" + unknown, ours: 404, theirs: 404, unknownPath: 404, healthz: 404},
-		{name: "unknown path token, good header", prefix: "/t/" + unknown, headers: []string{bearer(g.all)}, ours: 404, theirs: 404, unknownPath: 404, healthz: 404},
+		{name: "unknown path token", prefix: "/t/" + unknown, ours: 401, theirs: 401, unknownPath: 401, healthz: 401},
+		{name: "unknown path token, good header", prefix: "/t/" + unknown, headers: []string{bearer(g.all)}, ours: 401, theirs: 401, unknownPath: 401, healthz: 401},
 		{name: "nearly a path token", prefix: "/t/" + unknown[:45], ours: 401, theirs: 401, unknownPath: 401, healthz: 401},
 		{name: "unknown bearer", headers: []string{bearer(unknown)}, ours: 401, theirs: 401, unknownPath: 401, healthz: 200},
 		{name: "user without a password file", headers: []string{basic("alice", "secret")}, ours: 401, theirs: 401, unknownPath: 401, healthz: 200},
@@ -354,8 +354,8 @@ func TestRevokedWhileServed(t *testing.T) {
 			}
 			g.store.revoke(g.ours)
 			g.clock(5 * time.Second)
-			if r := c.do("GET", path); r.status != 404 {
-				t.Errorf("after: %d, want 404", r.status)
+			if r := c.do("GET", path); r.status != 401 {
+				t.Errorf("after: %d, want 401", r.status)
 			}
 		})
 	}
@@ -511,7 +511,7 @@ func TestJobsGuarded(t *testing.T) {
 			want           int
 		}{
 			{"", "", 401}, {"", bearer(auth.NewToken()), 401}, {"", bearer(g.all), 403}, {"", bearer(g.writes), 403},
-			{"", bearer(worker), 200}, {"/t/" + worker, "", 200}, {"", bearer("of the workers"), 200}, {"/t/" + auth.NewToken(), "", 404},
+			{"", bearer(worker), 200}, {"/t/" + worker, "", 200}, {"", bearer("of the workers"), 200}, {"/t/" + auth.NewToken(), "", 401},
 		} {
 			var headers []string
 			if c.header != "" {
@@ -631,7 +631,7 @@ func TestRevokedTokenFromMemory(t *testing.T) {
 	g.store.revoke(g.all)
 	g.clock(time.Hour)
 	for _, prefix := range prefixes {
-		get(prefix+g.all+file, 404)
+		get(prefix+g.all+file, 401)
 	}
 	get(file, 200)
 }

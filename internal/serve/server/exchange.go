@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/server/metrics"
+	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -105,6 +106,7 @@ type writerOnly struct{ io.Writer }
 // place is what the path of a request names. It is found once.
 type place struct {
 	token string // the path token in front, or ""
+	asks  bool   // web.AskingPrefix was in front
 	path  string // escaped, without the token
 	*endpoint
 	err        error          // why the path names nothing
@@ -112,6 +114,12 @@ type place struct {
 	job        []string       // what follows the path of the job API
 	own        []string       // the segments of an address below /-, from "-" on, or of an upload
 	req        layout.Request // a symbol path
+}
+
+// isForReaders reports whether debuggers and other readers of symbol files request the
+// path, rather than people and administrators.
+func (p *place) isForReaders() bool {
+	return p.origins && (p.own == nil || isSource(p.own)) || p.root && p.name != ""
 }
 
 // handler answers the requests for one kind of path.
@@ -148,13 +156,16 @@ type caller struct {
 	why    string // for the log: why the credentials were rejected
 }
 
-// below returns what precedes every path for the caller: nothing, or the token.
-// It is part of redirects only, never of a text or a log.
-func (a *caller) below() string {
-	if a.token == "" {
-		return ""
+// below returns what precedes the paths of redirects for a request: nothing, the token, or
+// the prefix below which the server asks. It is never part of a text or a log.
+func (p *place) below() string {
+	switch {
+	case p.token != "":
+		return "/t/" + p.token
+	case p.asks:
+		return web.AskingPrefix
 	}
-	return "/t/" + a.token
+	return ""
 }
 
 // memory is what a request has to do with the answers in memory.

@@ -379,7 +379,7 @@ func TestTokenOfUser(t *testing.T) {
 	n.later()
 	good(401, small, admins, child)
 	good(200, capital, operator)
-	n.send("", "GET", "/t/"+strings.TrimPrefix(small, bearer(""))+path, nil, 404)
+	n.send("", "GET", "/t/"+strings.TrimPrefix(small, bearer(""))+path, nil, 401)
 	n.setUsers("alice", "Alice", "root") // back again
 	n.later()
 	good(200, small, capital, admins, child, operator)

@@ -33,10 +33,6 @@ func (s *uploads) serve(x *exchange, r *http.Request, p *place) {
 		in.Base = "/t/" + p.token + p.base
 	}
 	if c := s.authenticate(x, r, p); c != nil {
-		if c.Status == http.StatusNotFound { // the token in the path is not valid
-			s.fail(x, missError{notFoundText})
-			return
-		}
 		x.caller.why = c.Reason
 		in.Denied = &intake.Denied{Status: c.Status, Text: c.Text}
 	}
@@ -52,11 +48,7 @@ func (s *uploads) serve(x *exchange, r *http.Request, p *place) {
 				return s.who(&id, rights), nil
 			}
 			x.caller.why = c.Reason
-			status := c.Status
-			if status == http.StatusNotFound {
-				status = http.StatusUnauthorized
-			}
-			return intake.Who{}, &intake.Denied{Status: status, Text: "invalid credentials: the token is wrong, revoked or expired"}
+			return intake.Who{}, &intake.Denied{Status: c.Status, Text: "invalid credentials: the token is wrong, revoked or expired"}
 		}
 	}
 	s.cfg.Uploads.ServeIntake(x, r, in)

@@ -76,7 +76,7 @@ func TestUploads(t *testing.T) {
 		{"PUT", path, "", pdb, 401},
 		{"PUT", path, tokens["reads"], pdb, 403},
 		{"PUT", "/in/Other" + path, tokens["writes"], pdb, 403},
-		{"PUT", "/t/" + auth.NewToken() + path, "", pdb, 404},
+		{"PUT", "/t/" + auth.NewToken() + path, "", pdb, 401},
 		{"GET", path, "", nil, 404},
 		{"PUT", "/corp" + path, tokens["writes"], pdb, 201},
 		{"GET", path, "", nil, 200},

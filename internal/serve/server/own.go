@@ -130,7 +130,7 @@ func (s *ownPaths) root(x *exchange, r *http.Request, p *place) {
 	switch {
 	case html && x.caller.token != "" && !strings.HasSuffix(rawPath(r), "/"):
 		// The page's links are relative to a path with a final slash.
-		s.redirect(x, r, x.caller.below()+base+"/")
+		s.redirect(x, r, p.below()+base+"/")
 	case html && x.caller.token != "":
 		s.page(x, r, p, url, ".")
 	case html:
@@ -139,20 +139,20 @@ func (s *ownPaths) root(x *exchange, r *http.Request, p *place) {
 		s.search(x, r)
 	default:
 		text := web.StartText(url, s.restricted && x.caller.token == "")
-		if note := s.note(x, r); note != "" {
+		if note := s.note(x, web.AccessText(baseURL(r))); note != "" {
 			text += "\n" + note + "\n"
 		}
 		s.text(x, http.StatusOK, text)
 	}
 }
 
-// note returns how tools send a token, or nothing if the server needs none.
-func (s *ownPaths) note(x *exchange, r *http.Request) string {
+// note returns a text about credentials, or nothing if the server needs none.
+func (s *ownPaths) note(x *exchange, text string) string {
 	switch {
 	case !s.restricted:
 		return ""
 	case x.caller.token != "":
 		return "Replace TOKEN by your token."
 	}
-	return web.AccessText(baseURL(r))
+	return text
 }

@@ -28,7 +28,9 @@ func (s *ownPaths) page(x *exchange, r *http.Request, p *place, url, below strin
 	x.request = web.NewRequestID()
 	q := (&webAPI{access: s.access}).request(x, r, p)
 	q.Base = s.pageBase(p)
-	x.err = s.cfg.Pages.Home(x, q, pages.Home{URL: url, Note: s.note(x, r), Restricted: s.restricted && x.caller.token == "", Below: below})
+	x.err = s.cfg.Pages.Home(x, q, pages.Home{
+		URL: url, Note: s.note(x, web.ConnectNote(baseURL(r))), Restricted: s.restricted && x.caller.token == "", Below: below,
+	})
 }
 
 // pageSearch returns the query of a request for the page, and the number of results

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/serve/auth"
+	"github.com/symdepot/symdepot/internal/serve/web"
 )
 
 // rawPath returns the escaped path of a request as the client sent it: neither
@@ -59,6 +60,18 @@ func cutToken(escaped string) (token, rest string) {
 		return token, more
 	}
 	return "", escaped
+}
+
+// cutAsking removes web.AskingPrefix from an escaped path.
+func cutAsking(escaped string) (rest string, asks bool) {
+	first, more := firstSegment(escaped)
+	if first != "-" {
+		return escaped, false
+	}
+	if second, more := firstSegment(more); "/-/"+second == web.AskingPrefix {
+		return more, true
+	}
+	return escaped, false
 }
 
 // firstSegment returns the first segment of an escaped path that is not empty,

@@ -60,6 +60,7 @@ func (s *unknownPath) serve(x *exchange, r *http.Request, p *place) { s.missing(
 // place finds out what the path of a request names.
 func (rt *routes) place(p *place, r *http.Request) {
 	*p = place{path: rawPath(r), endpoint: rt.none}
+	p.path, p.asks = cutAsking(p.path)
 	if rt.tokens {
 		p.token, p.path = cutToken(p.path)
 	}

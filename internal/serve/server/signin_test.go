@@ -566,8 +566,8 @@ func TestRootToken(t *testing.T) {
 		}
 	}
 	unknown := "/t/" + auth.NewToken()
-	if r := b.post(unknown+"/-/login", nil); r.status != 404 || len(b.cookies) > 0 {
-		t.Errorf("signing in with an unknown token: status %d, want 404", r.status)
+	if r := b.post(unknown+"/-/login", nil); r.status != 401 || len(b.cookies) > 0 {
+		t.Errorf("signing in with an unknown token: status %d, want 401", r.status)
 	}
 	r := b.post(below+"/-/login", nil)
 	if r.status != 303 || r.to() != "/" || b.cookies["__Host-sd"] == "" {

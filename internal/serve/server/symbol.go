@@ -47,7 +47,7 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 	defer func() { _ = f.Close() }()
 	x.result = resultHit
 	if f.Redirect != "" {
-		s.redirect(x, r, x.caller.below()+req.Prefix+"/"+f.Redirect)
+		s.redirect(x, r, x.place.below()+req.Prefix+"/"+f.Redirect)
 		return
 	}
 	if req.Layout == layout.Debuginfod {

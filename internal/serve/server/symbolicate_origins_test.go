@@ -109,7 +109,7 @@ func TestSymbolicateOriginsGuarded(t *testing.T) {
 			{"no token", "", nil, 401},
 			{"a token in a header", "", []string{bearer(g.ours)}, 200},
 			{"a token in the path", "/t/" + g.ours, nil, 200},
-			{"an unknown token in the path", "/t/" + g.ours[:len(g.ours)-8] + "00000000", nil, 404},
+			{"an unknown token in the path", "/t/" + g.ours[:len(g.ours)-8] + "00000000", nil, 401},
 		} {
 			headers := append([]string{"Origin: " + profiler, "Sec-Fetch-Site: cross-site"}, tt.header...)
 			pre := askBody(s, "OPTIONS", tt.before+path, "", append(headers, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization, content-type")...)

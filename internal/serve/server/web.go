@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/internal/serve/web/api"
 	"github.com/symdepot/symdepot/internal/serve/web/pages"
@@ -50,18 +51,24 @@ func (s *webAPI) admit(x *exchange, r *http.Request, p *place) bool {
 		return true
 	}
 	x.caller.why = c.Reason
-	problem := &web.Problem{Word: "not-found"}
-	switch c.Status {
-	case http.StatusUnauthorized:
-		problem = &web.Problem{Word: "credentials", Detail: c.Text}
-	case http.StatusForbidden:
-		problem = &web.Problem{Word: "forbidden", Detail: c.Text}
-	case http.StatusServiceUnavailable:
-		problem = &web.Problem{Word: "busy", Detail: c.Text}
-	}
 	x.Header()["Www-Authenticate"] = c.Header
+	problem := problemOf(c)
+	if c.Status == http.StatusUnauthorized {
+		problem.Detail = web.SignInText(baseURL(r)) + "; " + problem.Detail
+	}
 	s.refuse(x, r, p, problem)
 	return false
+}
+
+// problemOf returns a challenge as a problem.
+func problemOf(c *auth.Challenge) *web.Problem {
+	switch c.Status {
+	case http.StatusForbidden:
+		return &web.Problem{Word: "forbidden", Detail: c.Text}
+	case http.StatusServiceUnavailable:
+		return &web.Problem{Word: "busy", Detail: c.Text}
+	}
+	return &web.Problem{Word: "credentials", Detail: c.Text}
 }
 
 // foreign returns a problem if a browser sends the request for a page of another site.
@@ -156,21 +163,9 @@ func (s *webAPI) admitBrowser(x *exchange, r *http.Request, p *place) bool {
 		return true
 	}
 	x.caller.why = c.Reason
-	problem := &web.Problem{Word: "not-found"}
-	switch c.Status {
-	case http.StatusNotFound:
-		s.missing(x, r, p, missError{notFoundText})
-		return false
-	case http.StatusUnauthorized:
-		problem = &web.Problem{Word: "credentials", Detail: c.Text}
-	case http.StatusForbidden:
-		problem = &web.Problem{Word: "forbidden", Detail: c.Text}
-	case http.StatusServiceUnavailable:
-		problem = &web.Problem{Word: "busy", Detail: c.Text}
-	}
 	q := s.request(x, r, p)
 	q.Base = s.pageBase(p)
-	s.refusePage(x, q, problem)
+	s.refusePage(x, q, problemOf(c))
 	return false
 }
 

@@ -1,6 +1,11 @@
 package web
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/layout"
+)
 
 // Client is a tool with the settings that make it use this server.
 type Client struct {
@@ -37,6 +42,11 @@ func Clients(url string, restricted bool) []Client {
 	}
 }
 
+// AskingPrefix precedes the paths of a server below which it asks every caller for
+// credentials, also where anonymous callers may read some products. A debugger that can
+// sign in does so there, and sees all that its user may read.
+const AskingPrefix = "/-/private"
+
 // withToken inserts /t/TOKEN behind the host of a URL.
 func withToken(url string) string {
 	if i := strings.Index(url, "://"); i >= 0 {
@@ -54,10 +64,38 @@ func StartText(url string, restricted bool) string {
 	var b strings.Builder
 	b.WriteString("symdepot serves symbols at " + url +
 		"\nA browser at this address searches, and says why a debugger does not find a file.\n")
+	if restricted {
+		b.WriteString("\nSign in once on your machine; the second command sets up its debuggers, which then need no token\n    " +
+			login(url) + "\n    symdepot login --configure\n")
+	}
 	for _, c := range Clients(url, restricted) {
 		b.WriteString("\n" + c.Name + "\n    " + strings.ReplaceAll(c.Text, "\n", "\n    ") + "\n")
 	}
 	return b.String()
+}
+
+// SignInText is the first line of an answer to a request without valid credentials: the
+// command that signs a person in.
+func SignInText(url string) string { return wire.SignIn + signInURL(url) }
+
+// login is the command that signs a person in at a server with the given base URL.
+func login(url string) string { return "symdepot login " + signInURL(url) }
+
+// signInURL is the base URL of the pages of a server, which are not below the prefixes that
+// every server answers.
+func signInURL(url string) string {
+	for _, p := range layout.Prefixes {
+		if server, ok := strings.CutSuffix(url, "/"+p); ok {
+			return server
+		}
+	}
+	return url
+}
+
+// ConnectNote precedes the settings of tools on a page of a server that asks for
+// credentials.
+func ConnectNote(url string) string {
+	return "Sign in once on your machine; debuggers then need no token: " + login(url) + "\n" + AccessText(url)
 }
 
 // AccessText describes how tools send credentials to a server that asks for
@@ -84,7 +122,7 @@ func Connection(r *Request) connectView {
 	v := connectView{URL: r.BaseURL + r.Base}
 	restricted := len(r.Challenges) > 0 && !r.Open
 	if restricted {
-		v.Note = AccessText(v.URL)
+		v.Note = ConnectNote(v.URL)
 	}
 	v.Clients = Clients(v.URL, restricted)
 	return v

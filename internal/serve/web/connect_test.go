@@ -17,7 +17,19 @@ func TestClientsWithToken(t *testing.T) {
 			t.Errorf("%q: got %s, want one with %q", want, text, want)
 		}
 	}
-	if open := StartText("http://localhost:1", false); strings.Contains(open, "TOKEN") || !strings.Contains(open, "set debuginfod enabled on") {
+	if begin := "\nSign in once on your machine; the second command sets up its debuggers, which then need no token\n    symdepot login http://localhost:1\n"; !strings.Contains(text[:400], begin) {
+		t.Errorf("the text does not begin with the sign-in, want %q before the tools\n%s", begin, text)
+	}
+	if want := "sign in with: symdepot login http://localhost:1"; SignInText("http://localhost:1") != want || SignInText("http://localhost:1/download/symbols") != want {
+		t.Errorf("SignInText: %q and %q, want %q", SignInText("http://localhost:1"), SignInText("http://localhost:1/download/symbols"), want)
+	}
+	if note := Connection(&Request{BaseURL: "http://localhost:1", Challenges: []string{"Basic"}}).Note; !strings.HasPrefix(note, "Sign in once on your machine; debuggers then need no token: symdepot login http://localhost:1\n") {
+		t.Errorf("the page Connect does not begin with the sign-in: %q", note)
+	}
+	if note := Connection(&Request{BaseURL: "http://localhost:1", Challenges: []string{"Basic"}, Open: true}).Note; note != "" {
+		t.Errorf("the page Connect of an open server has the note %q, want none", note)
+	}
+	if open := StartText("http://localhost:1", false); strings.Contains(open, "TOKEN") || strings.Contains(open, "login") || !strings.Contains(open, "set debuginfod enabled on") {
 		t.Errorf("an open server's text, want no %q in it and %q in it\n%s", "TOKEN", "set debuginfod enabled on", open)
 	}
 	if s := AccessText("http://localhost:1"); !strings.Contains(s, "symdepot token new") {
