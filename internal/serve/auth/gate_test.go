@@ -44,6 +44,7 @@ func (c *clock) add(d time.Duration) {
 
 // memStore keeps tokens in memory.
 type memStore struct {
+	noLogins
 	limits  SignInLimits // of the last sign-in
 	mu      sync.Mutex
 	rows    map[[32]byte]TokenRow
