@@ -35,6 +35,7 @@ import (
 
 // tokenStore keeps tokens in memory.
 type tokenStore struct {
+	auth.Logins // nil: there are none
 	mu   sync.Mutex
 	rows map[[32]byte]auth.TokenRow
 	// busy, if not nil, is called for every lookup.
