@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
@@ -48,6 +49,12 @@ var (
 type LoginLimits struct{ Each, All int }
 
 const loginColumns = "id, family, hash, name, created_by, credential, parent, machine, address, agent, created, used, expires, ends"
+
+// usedLogin is when a login was used: at its last refresh, or since then by an access token.
+var usedLogin = engine.Larger("used", "(SELECT max(last_used) FROM token WHERE kind = 'access' AND parent = login.id)")
+
+// readLogin reads the columns of logins.
+var readLogin = "SELECT " + strings.Replace(loginColumns, "used", usedLogin, 1) + " FROM login "
 
 func scanLogin(scan engine.Scan) (l LoginRow, err error) {
 	var family, hash []byte
@@ -118,13 +125,10 @@ func (ts Tokens) BeginLogin(
 // makeRoomForLogin deletes the logins that have ended, and the one of the same principal that
 // makes room for a new one.
 func makeRoomForLogin(w *engine.Write, l *LoginRow, limits LoginLimits, now time.Time) error {
-	if _, err := w.Exec("DELETE FROM token WHERE kind = 'access' AND expires <= $1", now.UnixMilli()); err != nil {
-		return err
-	}
 	if err := endLogins(w, "expires <= $1", now.UnixMilli()); err != nil {
 		return err
 	}
-	if err := endLogins(w, `id IN (SELECT id FROM login WHERE created_by = $1 ORDER BY used DESC, id LIMIT 1000000 OFFSET $2)`,
+	if err := endLogins(w, "id IN (SELECT id FROM login WHERE created_by = $1 ORDER BY "+usedLogin+" DESC, id LIMIT 1000000 OFFSET $2)",
 		engine.Text(l.CreatedBy), limits.Each-1); err != nil {
 		return err
 	}
@@ -141,7 +145,8 @@ func makeRoomForLogin(w *engine.Write, l *LoginRow, limits LoginLimits, now time
 // endLogins deletes logins with their access tokens. If there are any, the generation
 // increases: other servers must not go on with them.
 func endLogins(w *engine.Write, where string, args ...any) error {
-	if _, err := w.Exec("DELETE FROM token WHERE kind = 'access' AND parent IN (SELECT id FROM login WHERE "+where+")", args...); err != nil {
+	const access = "DELETE FROM token WHERE kind = 'access' AND parent IN (SELECT id FROM login WHERE "
+	if _, err := w.Exec(access+where+")", args...); err != nil {
 		return err
 	}
 	n, err := w.Exec("DELETE FROM login WHERE "+where, args...)
@@ -185,7 +190,8 @@ func (ts Tokens) RefreshLogin(ctx context.Context, family, old, next [32]byte, e
 		if n > 0 {
 			return ts.addAccess(w, &access)
 		}
-		if err := w.Row("SELECT EXISTS (SELECT 1 FROM login WHERE family = $1 AND hash <> $2)", []any{family[:], old[:]}, &reused); err != nil {
+		const other = "SELECT EXISTS (SELECT 1 FROM login WHERE family = $1 AND hash <> $2)"
+		if err := w.Row(other, []any{family[:], old[:]}, &reused); err != nil {
 			return err
 		}
 		if !reused {
@@ -227,7 +233,7 @@ func (ts Tokens) LoginByID(ctx context.Context, id string) (LoginRow, error) {
 
 func (ts Tokens) login(ctx context.Context, where string, arg any) (LoginRow, error) {
 	l, err := scanLogin(func(dest ...any) error {
-		return ts.db.Points.Row(ctx, "SELECT "+loginColumns+" FROM login WHERE "+where, []any{arg}, dest...)
+		return ts.db.Points.Row(ctx, readLogin+"WHERE "+where, []any{arg}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
@@ -239,7 +245,7 @@ func (ts Tokens) login(ctx context.Context, where string, arg any) (LoginRow, er
 // deleted yet.
 func (ts Tokens) Logins(ctx context.Context) ([]LoginRow, error) {
 	list := []LoginRow{}
-	err := ts.db.Scans.Each(ctx, true, "SELECT "+loginColumns+" FROM login ORDER BY created, id", nil,
+	err := ts.db.Scans.Each(ctx, true, readLogin+"ORDER BY created, id", nil,
 		func(scan engine.Scan) (bool, error) {
 			l, err := scanLogin(scan)
 			list = append(list, l)

@@ -110,7 +110,8 @@ func (ts Tokens) PutRequest(ctx context.Context, q RequestRow, limits RequestLim
 			$14, $15, $16, $17, $18) ON CONFLICT DO NOTHING`,
 			q.Hash[:], user, q.State, engine.Text(q.Challenge), engine.Text(q.Redirect), engine.Text(q.Name), engine.Text(q.CreatedBy),
 			engine.Text(q.Credential), orNull(q.Parent), engine.Text(q.Machine), engine.Text(q.Address), engine.Text(q.Agent),
-			q.Created.UnixMilli(), q.Expires.UnixMilli(), engine.Millis(q.Ends), engine.Millis(q.Asked), q.Pace.Milliseconds(), orNull(q.Login))
+			q.Created.UnixMilli(), q.Expires.UnixMilli(), engine.Millis(q.Ends), engine.Millis(q.Asked), q.Pace.Milliseconds(),
+			orNull(q.Login))
 		if err == nil && n == 0 {
 			err = fs.ErrExist
 		}
@@ -122,8 +123,8 @@ func (ts Tokens) PutRequest(ctx context.Context, q RequestRow, limits RequestLim
 // what the person types. If there is none, the error is fs.ErrNotExist.
 func (ts Tokens) RequestByUserCode(ctx context.Context, user [32]byte) (RequestRow, error) {
 	q, err := scanRequest(func(dest ...any) error {
-		return ts.db.Points.Row(ctx, "SELECT "+requestColumns+" FROM login_request WHERE user_code = $1 AND state = 'asked' AND expires > $2",
-			[]any{user[:], ts.db.Now().UnixMilli()}, dest...)
+		const waiting = "SELECT " + requestColumns + " FROM login_request WHERE user_code = $1 AND state = 'asked' AND expires > $2"
+		return ts.db.Points.Row(ctx, waiting, []any{user[:], ts.db.Now().UnixMilli()}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
@@ -137,8 +138,8 @@ func (ts Tokens) RequestByUserCode(ctx context.Context, user [32]byte) (RequestR
 func (ts Tokens) AnswerRequest(ctx context.Context, q RequestRow) error {
 	return ts.db.Update(ctx, "answer a request for a login", func(w *engine.Write) error {
 		n, err := w.Exec(`UPDATE login_request SET state = $2, name = $3, created_by = $4, credential = $5, parent = $6, ends = $7
-			WHERE user_code = $1 AND state = 'asked' AND expires > $8`, q.UserCode[:], q.State, engine.Text(q.Name), engine.Text(q.CreatedBy),
-			engine.Text(q.Credential), orNull(q.Parent), engine.Millis(q.Ends), ts.db.Now().UnixMilli())
+			WHERE user_code = $1 AND state = 'asked' AND expires > $8`, q.UserCode[:], q.State, engine.Text(q.Name),
+			engine.Text(q.CreatedBy), engine.Text(q.Credential), orNull(q.Parent), engine.Millis(q.Ends), ts.db.Now().UnixMilli())
 		if err == nil && n == 0 {
 			err = fs.ErrNotExist
 		}

@@ -321,7 +321,7 @@ func (ts Tokens) EndSignIn(ctx context.Context, id string) error {
 	})
 }
 
-// Touch records the last uses of tokens, sign-ins and logins, all in one write. It ignores unknown
+// Touch records the last uses of tokens, all in one write. It ignores unknown
 // ids and times that are not later than the recorded ones. It does not change
 // the generation and does not wait for the disk.
 func (ts Tokens) Touch(ctx context.Context, used map[string]time.Time) error {
@@ -333,10 +333,7 @@ func (ts Tokens) Touch(ctx context.Context, used map[string]time.Time) error {
 		for id, t := range used {
 			rows = append(rows, []any{engine.Text(id), t.UnixMilli()})
 		}
-		if _, err := w.Many("UPDATE token SET last_used = $2 WHERE id = $1 AND (last_used IS NULL OR last_used < $2)", rows); err != nil {
-			return err
-		}
-		_, err := w.Many("UPDATE login SET used = $2 WHERE id = $1 AND used < $2", rows)
+		_, err := w.Many("UPDATE token SET last_used = $2 WHERE id = $1 AND (last_used IS NULL OR last_used < $2)", rows)
 		return err
 	})
 }

@@ -68,8 +68,9 @@ type Identity struct {
 	// restricted content.
 	Failure string
 
-	hash [32]byte // of the token
-	job  string   // of an exchanged token; see tokenFacts.job
+	hash   [32]byte // of the token
+	access string   // the id of the access token of a login
+	job    string   // of an exchanged token; see tokenFacts.job
 }
 
 // Anonymous reports whether the request proved no identity.
@@ -132,8 +133,8 @@ type Store interface {
 	// PutToken adds a token. If its hash or its origin is known, the error is
 	// fs.ErrExist; if there are too many exchanged tokens, ErrManyTokens.
 	PutToken(ctx context.Context, row TokenRow) error
-	// TouchToken records when tokens, sign-ins and logins, given by id, were last used. It
-	// ignores unknown ids.
+	// TouchToken records when tokens, sign-ins and access tokens, given by id, were last used.
+	// It ignores unknown ids.
 	TouchToken(ctx context.Context, used map[string]time.Time) error
 	// PutSignIn adds a sign-in. If there are too many, the error is ErrManySignIns.
 	PutSignIn(ctx context.Context, row TokenRow, limits SignInLimits) error

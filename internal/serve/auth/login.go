@@ -174,7 +174,8 @@ func (l *LoginRow) issue(family string, now time.Time) (t LoginTokens, access To
 // program says about itself.
 func (g *Gate) begin(ctx context.Context, request [32]byte, agent string, check func(*RequestRow) error) (t LoginTokens, err error) {
 	var begun LoginRow
-	err = g.store.BeginLogin(ctx, request, LoginLimits{Each: maxLoginsEach, All: maxLogins}, func(q *RequestRow) (LoginRow, TokenRow, error) {
+	limits := LoginLimits{Each: maxLoginsEach, All: maxLogins}
+	err = g.store.BeginLogin(ctx, request, limits, func(q *RequestRow) (LoginRow, TokenRow, error) {
 		if err := check(q); err != nil {
 			return LoginRow{}, TokenRow{}, err
 		}
@@ -309,7 +310,7 @@ func (g *Gate) byLogin(ctx context.Context, e *tokenEntry, carrier string) (Iden
 	if err != nil {
 		return Identity{}, Rights{}, err
 	}
-	id.Carrier, id.Login, id.Until = carrier, e.row.Parent, e.row.Expires
+	id.Carrier, id.Login, id.access, id.Until = carrier, e.row.Parent, e.row.ID, e.row.Expires
 	return id, rights, nil
 }
 

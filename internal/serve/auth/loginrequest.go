@@ -271,7 +271,9 @@ func newUserCode() string {
 }
 
 // userCodeText prints the letters of a code as programs and pages show them.
-func userCodeText(letters string) string { return letters[:userDigits/2] + "-" + letters[userDigits/2:] }
+func userCodeText(letters string) string {
+	return letters[:userDigits/2] + "-" + letters[userDigits/2:]
+}
 
 // readUserCode returns the letters of a code as a person typed it, in any case, with or without
 // dash and spaces. ok is false if they cannot be a code.

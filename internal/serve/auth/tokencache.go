@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
@@ -79,12 +80,8 @@ func (t *tokens) find(ctx context.Context, secret, carrier string) (Identity, Ri
 // findHash is find for the hash of a token.
 func (t *tokens) findHash(ctx context.Context, hash [32]byte, carrier string) (Identity, Rights, error) {
 	id, rights, err := t.look(ctx, hash, carrier)
-	switch {
-	case err != nil:
-	case id.Login != "":
-		t.touch(id.Login, t.now())
-	default:
-		t.touch(id.TokenID, t.now())
+	if err == nil {
+		t.touch(cmp.Or(id.access, id.TokenID), t.now())
 	}
 	return id, rights, err
 }

@@ -36,8 +36,8 @@ import (
 // tokenStore keeps tokens in memory.
 type tokenStore struct {
 	auth.Logins // nil: there are none
-	mu   sync.Mutex
-	rows map[[32]byte]auth.TokenRow
+	mu          sync.Mutex
+	rows        map[[32]byte]auth.TokenRow
 	// busy, if not nil, is called for every lookup.
 	busy func()
 }
