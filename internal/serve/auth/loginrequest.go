@@ -174,7 +174,9 @@ func (g *Gate) loginLife(id *Identity, rights *Rights) time.Duration {
 // AllowCode allows a login of a program of the same machine, at the will of a principal. The
 // browser takes the code to redirect; challenge is the SHA-256 in base64url of what the program
 // alone knows (RFC 7636).
-func (g *Gate) AllowCode(ctx context.Context, id *Identity, rights *Rights, p Program, challenge, redirect string) (code string, err error) {
+func (g *Gate) AllowCode(
+	ctx context.Context, id *Identity, rights *Rights, p Program, challenge, redirect string,
+) (code string, err error) {
 	code = randomDigits(32)
 	q := p.request(codeKind, code, RequestAllowed, g.now(), codeLife)
 	q.Challenge, q.Redirect = challenge, redirect

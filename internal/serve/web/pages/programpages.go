@@ -159,7 +159,8 @@ func (s programPages) wrongCode(w *reply, r *web.Request, code string) error {
 	if len(code) > long {
 		code = strings.ToValidUTF8(code[:long], "")
 	}
-	v := allowView{Program: auth.Program{UserCode: code}, Error: "No program waits for this code. It is wrong, has expired, or was answered already."}
+	const text = "No program waits for this code. It is wrong, has expired, or was answered already."
+	v := allowView{Program: auth.Program{UserCode: code}, Error: text}
 	return w.show(r, http.StatusNotFound, "device", "Log in a program", v)
 }
 
