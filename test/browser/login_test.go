@@ -77,7 +77,7 @@ func TestLogin(t *testing.T) {
 		}
 	}
 	// The code of a program at another machine.
-	resp, err := http.PostForm(s.url+"/-/oauth/device_authorization", url.Values{"client_id": {"symdepot"}, "device_name": {"far"}}) //nolint:noctx // the test ends it
+	resp, err := http.PostForm(s.url+"/-/oauth/device_authorization", url.Values{"client_id": {"symdepot"}, "device_name": {"far"}})
 	if err != nil {
 		t.Fatal(err)
 	}

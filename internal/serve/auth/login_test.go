@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -28,6 +29,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("rapid.checks", "40") // of each engine; the flag of the command line wins
 	code := m.Run()
 	pgtest.End()
 	os.Exit(code)

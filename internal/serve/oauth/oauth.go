@@ -26,7 +26,7 @@ const Client = "symdepot"
 const (
 	grantCode    = "authorization_code"
 	grantRefresh = "refresh_token"
-	grantDevice  = "urn:ietf:params:oauth:grant-type:device_code" //nolint:gosec // the name of a grant
+	grantDevice  = "urn:ietf:params:oauth:grant-type:device_code"
 )
 
 // maxForm limits the body of a request, in bytes.
