@@ -82,11 +82,15 @@ func scanLogin(scan engine.Scan) (l LoginRow, err error) {
 func (ts Tokens) BeginLogin(
 	ctx context.Context, request [32]byte, limits LoginLimits, fill func(*RequestRow) (LoginRow, TokenRow, error),
 ) error {
+	const op = "begin a login"
+	if _, err := requestIn(ts.reads(ctx), request); err != nil {
+		return ts.db.Fail(op, err)
+	}
 	var reused bool
-	err := ts.db.Update(ctx, "begin a login", func(w *engine.Write) error {
+	err := ts.db.Update(ctx, op, func(w *engine.Write) error {
 		reused = false
 		now := ts.db.Now()
-		q, err := requestIn(w, request)
+		q, err := requestIn(w.Row, request)
 		if err != nil {
 			return err
 		}

@@ -72,15 +72,40 @@ func scanRequest(scan engine.Scan) (q RequestRow, err error) {
 	return q, nil
 }
 
+// rowOf reads the row of a query.
+type rowOf func(query string, args []any, dest ...any) error
+
+// reads returns a rowOf that needs no write transaction. Whoever sends guesses must not make
+// writers wait.
+func (ts Tokens) reads(ctx context.Context) rowOf {
+	return func(query string, args []any, dest ...any) error { return ts.db.Points.Row(ctx, query, args, dest...) }
+}
+
 // requestIn returns the request with a hash. If there is none, the error is fs.ErrNotExist.
-func requestIn(w *engine.Write, hash [32]byte) (RequestRow, error) {
+func requestIn(row rowOf, hash [32]byte) (RequestRow, error) {
 	q, err := scanRequest(func(dest ...any) error {
-		return w.Row("SELECT "+requestColumns+" FROM login_request WHERE hash = $1", []any{hash[:]}, dest...)
+		return row("SELECT "+requestColumns+" FROM login_request WHERE hash = $1", []any{hash[:]}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
 	return q, err
+}
+
+// mayWait returns ErrManyRequests if too many requests wait for another one of an address.
+func mayWait(row rowOf, address string, limits RequestLimits, now time.Time) error {
+	var each, all int
+	const waiting = "SELECT count(*) FROM login_request WHERE state IN ('asked', 'allowed') AND expires > $1"
+	if err := row(waiting, []any{now.UnixMilli()}, &all); err != nil {
+		return err
+	}
+	if err := row(waiting+" AND address = $2", []any{now.UnixMilli(), engine.Text(address)}, &each); err != nil {
+		return err
+	}
+	if each >= limits.Each || all >= limits.All {
+		return ErrManyRequests
+	}
+	return nil
 }
 
 // PutRequest adds a request for a login, durably, and deletes those that need not be kept. If
@@ -90,21 +115,17 @@ func (ts Tokens) PutRequest(ctx context.Context, q RequestRow, limits RequestLim
 	if q.UserCode != [32]byte{} {
 		user = q.UserCode[:]
 	}
-	return ts.db.Update(ctx, "ask for a login", func(w *engine.Write) error {
+	const op = "ask for a login"
+	if err := mayWait(ts.reads(ctx), q.Address, limits, ts.db.Now()); err != nil {
+		return ts.db.Fail(op, err)
+	}
+	return ts.db.Update(ctx, op, func(w *engine.Write) error {
 		now := ts.db.Now()
 		if _, err := w.Exec("DELETE FROM login_request WHERE expires <= $1", now.Add(-limits.Keep).UnixMilli()); err != nil {
 			return err
 		}
-		var each, all int
-		const waiting = "SELECT count(*) FROM login_request WHERE state IN ('asked', 'allowed') AND expires > $1"
-		if err := w.Row(waiting, []any{now.UnixMilli()}, &all); err != nil {
+		if err := mayWait(w.Row, q.Address, limits, now); err != nil {
 			return err
-		}
-		if err := w.Row(waiting+" AND address = $2", []any{now.UnixMilli(), engine.Text(q.Address)}, &each); err != nil {
-			return err
-		}
-		if each >= limits.Each || all >= limits.All {
-			return ErrManyRequests
 		}
 		n, err := w.Exec("INSERT INTO login_request ("+requestColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
 			$14, $15, $16, $17, $18) ON CONFLICT DO NOTHING`,
@@ -151,9 +172,13 @@ func (ts Tokens) AnswerRequest(ctx context.Context, q RequestRow) error {
 // as it was before. One that asks too soon must wait longer from then on, by more. An unknown
 // request is fs.ErrNotExist.
 func (ts Tokens) AskRequest(ctx context.Context, hash [32]byte, more time.Duration) (q RequestRow, soon bool, err error) {
-	err = ts.db.UpdateUnsynced(ctx, "ask for an answer", func(w *engine.Write) error {
+	const op = "ask for an answer"
+	if q, err = requestIn(ts.reads(ctx), hash); err != nil {
+		return q, false, ts.db.Fail(op, err)
+	}
+	err = ts.db.UpdateUnsynced(ctx, op, func(w *engine.Write) error {
 		var err error
-		if q, err = requestIn(w, hash); err != nil {
+		if q, err = requestIn(w.Row, hash); err != nil {
 			return err
 		}
 		now, pace := ts.db.Now(), q.Pace
