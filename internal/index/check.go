@@ -62,6 +62,8 @@ var faults = []struct{ what, query string }{
 	{"token %s has an invalid list of scopes or products",
 		engine.Dialects("SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)",
 			"SELECT id FROM token WHERE jsonb_typeof(scopes::jsonb) <> 'array' OR jsonb_typeof(products::jsonb) NOT IN ('array', 'null')")},
+	{"access token %s belongs to no login",
+		"SELECT id FROM token t WHERE kind = 'access' AND NOT EXISTS (SELECT 1 FROM login l WHERE l.id = t.parent)"},
 	{"cold content %s has no cold file", "SELECT k.content_id FROM cold k " +
 		"WHERE NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = k.content_id AND d.tool = 'cold' AND d.content_id IS NOT NULL)"},
 	{"content %s has a cold file and is not cold",

@@ -16,7 +16,8 @@ import (
 
 // copied are the tables that Copy copies. Each refers to earlier ones only. The rows
 // of one machine or one bucket are not copied: nodes, stages, plans, uploads, doomed
-// places, the identity and keys of the depot.
+// places, the identity and keys of the depot; nor are requests for logins, which live for
+// minutes.
 var copied = []struct{ name, columns, key string }{
 	{"product", "id, name", "id"},
 	{"tx", "id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time, " +
@@ -50,6 +51,7 @@ var copied = []struct{ name, columns, key string }{
 	{"usage_day", "day, product_id, transactions, files, bytes, own, cached, garbage, trash", "day, product_id"},
 	{"token", "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep, kind, " +
 		"parent, facts", "id"},
+	{"login", "id, family, hash, name, created_by, credential, parent, machine, address, agent, created, used, expires, ends", "id"},
 }
 
 // ErrNotEmpty means that an index to copy into has transactions already.

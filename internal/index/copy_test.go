@@ -74,6 +74,16 @@ func TestCopy(t *testing.T) {
 	if err := db.Tokens.Put(ctx, tokens.TokenRow{ID: "t", Hash: ref(7), Products: []string{"A"}}); err != nil {
 		t.Fatal(err)
 	}
+	request := tokens.RequestRow{Hash: ref(1), State: tokens.RequestAllowed, Created: c.t, Expires: c.t.Add(time.Minute)}
+	if err := db.Tokens.PutRequest(ctx, request, tokens.RequestLimits{Each: 1, All: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Tokens.BeginLogin(ctx, request.Hash, tokens.LoginLimits{Each: 1, All: 1}, func(*tokens.RequestRow) (tokens.LoginRow, tokens.TokenRow, error) {
+		l, access := loginOf(c, 1, "basic:alice", "")
+		return l, access, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	if err := db.Colds.Pause(ctx, true); err != nil {
 		t.Fatal(err)
 	}

@@ -289,6 +289,7 @@ func testUnreleased(t *testing.T) {
 		db := openVersion(t, where, nil)
 		commitTest(t, db, "", pdb(1))
 		statements := []string{
+			"DELETE FROM migration WHERE number > 1",
 			"UPDATE migration SET name = '0001_initial', sha256 = 'x'",
 			"WITH RECURSIVE k (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < " + fmt.Sprint(last) + `)
 				INSERT INTO migration (number, name, sha256, applied) SELECT n, 'step', 'x', 1 FROM k WHERE n > 1`,

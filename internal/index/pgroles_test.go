@@ -113,7 +113,7 @@ func TestLeastPrivilege(t *testing.T) {
 		"Pages": testPages, "ListShowStats": testListShowStats, "Cached": testCached, "Evict": testEvict, "Colds": testColds, "Jobs": testJobs,
 		"ManyWorkers": testManyWorkers, "Misses": testMisses, "Wanted": testWanted, "Places": testPlaces, "Origins": testOrigins, "Sources": testSources,
 		"StageCommit": testStageCommit, "StageUploads": testStageUploads, "Tokens": testTokens, "Failures": testFailures, "ExchangedTokens": testExchangedTokens,
-		"SignIns": testSignIns, "Trash": testTrash, "Purge": testPurge, "Holds": testHolds, "Runs": testRuns, "PolicyRows": testPolicyRows, "Reads": testReads,
+		"SignIns": testSignIns, "Logins": testLogins, "LoginRequests": testLoginRequests, "Trash": testTrash, "Purge": testPurge, "Holds": testHolds, "Runs": testRuns, "PolicyRows": testPolicyRows, "Reads": testReads,
 		"WatchGeneration": testWatchGeneration, "StoredSegments": testStoredSegments, "ColdOrders": testColdReads,
 	} {
 		t.Run(leastRole+"/"+name+"/postgres", test)

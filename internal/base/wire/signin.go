@@ -5,7 +5,7 @@ import "time"
 // MePath is the path that says who the client is: GET answers a Me.
 const MePath = "/-/api/v1/me"
 
-// SignInsPath is the path of the sign-ins of browsers below a server's base URL:
+// SignInsPath is the path of the sign-ins of browsers and programs below a server's base URL:
 //
 //	GET     (the path itself)   a SignInList; parameters limit and cursor
 //	DELETE  ID                  ends a sign-in
@@ -32,6 +32,7 @@ type Me struct {
 	Carrier string    `json:"carrier,omitempty"`
 	TokenID string    `json:"token_id,omitempty"`
 	SignIn  string    `json:"signin,omitempty"` // its id
+	Login   string    `json:"login,omitempty"`  // the id of the login of a program
 	Until   time.Time `json:"until,omitzero"`   // when the credentials expire
 	Rights  Rights    `json:"rights"`
 	// Words are the rights in sentences.
@@ -45,13 +46,21 @@ type Rights struct {
 	Write []string `json:"write"` // products; null is all
 }
 
-// SignInInfo is the sign-in of a browser.
+// The kinds of sign-ins: a browser has a cookie, a program the tokens of a login.
+const (
+	SignInBrowser = "browser"
+	SignInProgram = "program"
+)
+
+// SignInInfo is the sign-in of a browser, or the login of a program.
 type SignInInfo struct {
 	ID       string    `json:"id"`
-	Name     string    `json:"name"`   // of the principal
-	Method   string    `json:"method"` // token, basic, negotiate or oidc
+	Kind     string    `json:"kind"`              // SignInBrowser or SignInProgram
+	Machine  string    `json:"machine,omitempty"` // what a program calls its machine
+	Name     string    `json:"name"`              // of the principal
+	Method   string    `json:"method"`            // token, basic, negotiate, oidc or, of a program, certificate
 	TokenID  string    `json:"token_id,omitempty"`
-	Address  string    `json:"address"` // of the browser when it began
+	Address  string    `json:"address"` // of the browser or the program when it began
 	Browser  string    `json:"browser"` // its User-Agent
 	Created  time.Time `json:"created"`
 	LastUsed time.Time `json:"last_used"`

@@ -1,4 +1,5 @@
-// Package tokens is the part of an index for tokens and the sign-ins of browsers.
+// Package tokens is the part of an index for tokens, the sign-ins of browsers and the logins of
+// programs.
 package tokens
 
 import (
@@ -40,9 +41,11 @@ type TokenRow struct {
 	Origin [32]byte
 	// Keep is the time after which the row of an exchanged token may be deleted.
 	Keep time.Time
-	// Kind is KindSignIn for the sign-in of a browser; empty: a token.
+	// Kind is KindSignIn for the sign-in of a browser, KindAccess for the access token of a
+	// login; empty: a token.
 	Kind string
-	// Parent is the id of the token that a sign-in was begun with; empty: none.
+	// Parent is the id of the token that a sign-in was begun with, or of the login of an
+	// access token; empty: none.
 	Parent string
 	// Facts describe a sign-in or a token, as JSON of the caller.
 	Facts string
@@ -170,15 +173,17 @@ func (ts Tokens) row(t *TokenRow) ([]any, error) {
 	if t.Origin != [32]byte{} {
 		origin = t.Origin[:]
 	}
-	orNull := func(s string) any {
-		if s == "" {
-			return nil
-		}
-		return engine.Text(s)
-	}
 	return []any{engine.Text(t.ID), t.Hash[:], engine.Text(t.Name), string(scopes), products, t.Created.UnixMilli(), engine.Millis(t.Expires),
 		engine.Millis(t.LastUsed), engine.Millis(t.Revoked),
 		engine.Text(t.CreatedBy), orNull(t.Uploads), origin, engine.Millis(t.Keep), orNull(t.Kind), orNull(t.Parent), orNull(t.Facts)}, nil
+}
+
+// orNull returns the stored form of a text; the empty text is null.
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return engine.Text(s)
 }
 
 func insertToken(w *engine.Write, args []any) error {
@@ -232,7 +237,7 @@ func forgetExchanged(w *engine.Write, now time.Time) error {
 	return nil
 }
 
-// ByHash returns the token or the sign-in with a hash, including revoked and expired
+// ByHash returns the token, the sign-in or the access token with a hash, including revoked and expired
 // ones. If there is none, the error is fs.ErrNotExist.
 func (ts Tokens) ByHash(ctx context.Context, hash [32]byte) (TokenRow, error) {
 	t, err := scanToken(func(dest ...any) error {
@@ -278,7 +283,7 @@ func (ts Tokens) list(ctx context.Context, op, where string) ([]TokenRow, error)
 	return list, ts.db.Fail(op, err)
 }
 
-// Revoke revokes a token and ends the sign-ins that were begun with it, durably. The
+// Revoke revokes a token and ends the sign-ins and logins that were begun with it, durably. The
 // generation increases. A token that was revoked before keeps its time; an unknown one
 // is fs.ErrNotExist.
 func (ts Tokens) Revoke(ctx context.Context, id string) error {
@@ -292,6 +297,9 @@ func (ts Tokens) Revoke(ctx context.Context, id string) error {
 			return fmt.Errorf("token %s: %w", id, fs.ErrNotExist)
 		}
 		if _, err := w.Exec("DELETE FROM token WHERE kind = $2 AND parent = $1", engine.Text(id), KindSignIn); err != nil {
+			return err
+		}
+		if err := endLogins(w, "parent = $1", engine.Text(id)); err != nil {
 			return err
 		}
 		return record.NextGeneration(w)

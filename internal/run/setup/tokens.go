@@ -66,7 +66,16 @@ func (s Tokens) List(ctx context.Context) ([]auth.TokenRow, error) {
 // SignIns implements web.Tokens.
 func (s Tokens) SignIns(ctx context.Context) ([]auth.TokenRow, error) {
 	rows, err := s.rows.SignIns(ctx)
-	return TokenRows(rows), err
+	list := TokenRows(rows)
+	if err != nil {
+		return list, err
+	}
+	logins, err := s.rows.Logins(ctx)
+	for i := range logins {
+		l := auth.LoginRow(logins[i])
+		list = append(list, l.SignInRow())
+	}
+	return list, err
 }
 
 // TokenRows returns tokens as the gate sees them.

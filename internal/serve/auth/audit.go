@@ -34,6 +34,7 @@ type Event struct {
 	Who     string    `json:"who,omitempty"`  // empty: anonymous
 	Method  Method    `json:"method,omitempty"`
 	TokenID string    `json:"token,omitempty"`
+	Login   string    `json:"login,omitempty"`  // the id of the login of a program
 	Remote  string    `json:"remote,omitempty"` // the client's address
 	Agent   string    `json:"agent,omitempty"`  // the client's User-Agent
 
@@ -59,7 +60,7 @@ const (
 
 // By fills in the identity.
 func (e *Event) By(id *Identity) {
-	e.Who, e.Method, e.TokenID = id.Name, id.Method, id.TokenID
+	e.Who, e.Method, e.TokenID, e.Login = id.Name, id.Method, id.TokenID, id.Login
 }
 
 // AuditConfig configures the audit log.

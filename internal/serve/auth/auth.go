@@ -41,6 +41,9 @@ type Identity struct {
 	// SignIn is the id of the sign-in whose cookie the request has; empty: none. Method
 	// is that of the sign-in.
 	SignIn string
+	// Login is the id of the login of a program whose access token the request has; empty:
+	// none. Name and Method are those of whoever allowed it.
+	Login string
 	// TokenID is the id of the token, never the token.
 	TokenID string
 	// Scopes and Products are the token's; nil Products are all products.
@@ -65,8 +68,9 @@ type Identity struct {
 	// restricted content.
 	Failure string
 
-	hash [32]byte // of the token
-	job  string   // of an exchanged token; see tokenFacts.job
+	hash   [32]byte // of the token
+	access string   // the id of the access token of a login
+	job    string   // of an exchanged token; see tokenFacts.job
 }
 
 // Anonymous reports whether the request proved no identity.
@@ -93,12 +97,14 @@ type TokenRow struct {
 	// deleted after Keep.
 	Origin [32]byte
 	Keep   time.Time
-	// Kind is KindSignIn for the sign-in of a browser, which is no token; empty: a token.
+	// Kind is KindSignIn for the sign-in of a browser, which is no token, KindAccess for the
+	// access token of a login, and KindLogin for a login in a list; empty: a token.
 	Kind string
-	// Parent is the id of the token that a sign-in was begun with and ends with; empty:
-	// none.
+	// Parent is the id of the token that a sign-in was begun with and ends with, or of the
+	// login of an access token; empty: none.
 	Parent string
-	// Facts are those of a sign-in or of a token, as JSON of this package.
+	// Facts are those of a sign-in, of a token or of the login of an access token, as JSON of
+	// this package.
 	Facts string
 }
 
@@ -115,9 +121,10 @@ type Uploads struct {
 	Build *oidc.Build `json:"build,omitempty"`
 }
 
-// Store stores tokens and sign-ins. It is safe for concurrent use.
+// Store stores tokens, sign-ins and logins. It is safe for concurrent use.
 type Store interface {
-	// TokenByHash returns the token or the sign-in with the given hash, even if it is
+	Logins
+	// TokenByHash returns the token, the sign-in or the access token with the given hash, even if it is
 	// revoked or expired. If there is none, the error is fs.ErrNotExist.
 	TokenByHash(ctx context.Context, hash [32]byte) (TokenRow, error)
 	// TokenByID returns the token with the given id, even if it is revoked or expired. If
@@ -126,8 +133,8 @@ type Store interface {
 	// PutToken adds a token. If its hash or its origin is known, the error is
 	// fs.ErrExist; if there are too many exchanged tokens, ErrManyTokens.
 	PutToken(ctx context.Context, row TokenRow) error
-	// TouchToken records when tokens, given by id, were last used. It ignores
-	// unknown ids.
+	// TouchToken records when tokens, sign-ins and access tokens, given by id, were last used.
+	// It ignores unknown ids.
 	TouchToken(ctx context.Context, used map[string]time.Time) error
 	// PutSignIn adds a sign-in. If there are too many, the error is ErrManySignIns.
 	PutSignIn(ctx context.Context, row TokenRow, limits SignInLimits) error
@@ -136,7 +143,7 @@ type Store interface {
 }
 
 // noStore is a Store without tokens.
-type noStore struct{}
+type noStore struct{ noLogins }
 
 func (noStore) TokenByHash(context.Context, [32]byte) (TokenRow, error) {
 	return TokenRow{}, fs.ErrNotExist

@@ -21,6 +21,8 @@ type credentialFacts struct {
 	Name string `json:"name"`
 	signInFacts
 	Until time.Time `json:"until,omitzero"`
+	// Login is the id of the login of a program that had the credentials.
+	Login string `json:"login,omitempty"`
 }
 
 // Credential returns a text by which Still finds out about the credentials of an
@@ -30,7 +32,10 @@ func (g *Gate) Credential(id *Identity) string {
 	if id.Anonymous() {
 		return ""
 	}
-	f := credentialFacts{Name: id.Name, signInFacts: signInFacts{Method: id.Method}, Until: id.Until}
+	f := credentialFacts{Name: id.Name, signInFacts: signInFacts{Method: id.Method}, Until: id.Until, Login: id.Login}
+	if f.Login != "" {
+		f.Until = time.Time{} // that of an access token: the login goes on with others
+	}
 	switch id.Method {
 	case MethodToken:
 		f.Token = hex.EncodeToString(id.hash[:])
@@ -59,7 +64,11 @@ func (g *Gate) Still(ctx context.Context, credential string) (Identity, Rights, 
 	if f.Method != MethodToken && !f.Until.IsZero() && !g.now().Before(f.Until) {
 		return Identity{}, Rights{}, ErrEnded
 	}
-	id, rights, err := g.judge(ctx, &TokenRow{Name: f.Name}, &f.signInFacts)
+	if err := g.stillLogin(ctx, f.Login); err != nil {
+		return Identity{}, Rights{}, err
+	}
+	id, rights, err := g.judge(ctx, f.Name, &f.signInFacts)
+	id.Login = f.Login
 	switch {
 	case errors.Is(err, errLoginGone), err == nil && !rights.Admitted:
 		err = ErrEnded

@@ -127,6 +127,8 @@ func MakeFor(id *Identity, rights *Rights, spec TokenSpec, now time.Time) (secre
 	switch {
 	case id.Anonymous():
 		return no("anonymous clients make no tokens")
+	case id.Login != "":
+		return no("a login makes no tokens: they would outlive it; make the token on the page Tokens")
 	case !rights.Admin && id.Method == MethodToken:
 		return no("a token without the scope admin makes no tokens; use a password, a ticket or a certificate")
 	case !rights.Admin && spec.Lifetime == 0:

@@ -32,7 +32,7 @@ func encodeFacts(f tokenFacts) (string, error) {
 	return string(b), err
 }
 
-// signInFacts are stored with a sign-in.
+// signInFacts are stored with a sign-in, and with the access tokens of a login.
 type signInFacts struct {
 	Method Method `json:"method"`
 	// Token is the hash of the token that it was begun with, in hex.
@@ -43,7 +43,8 @@ type signInFacts struct {
 	Issuer   string   `json:"issuer,omitempty"`
 	Groups   []string `json:"groups,omitempty"`
 	Remote   string   `json:"remote,omitempty"` // address at the beginning
-	Agent    string   `json:"agent,omitempty"`  // of the browser
+	Agent    string   `json:"agent,omitempty"`  // of the browser or the program
+	Machine  string   `json:"machine,omitempty"`
 }
 
 // root is the maker at the beginning of a token: a token with the right admin may make

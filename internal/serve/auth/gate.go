@@ -32,6 +32,7 @@ type Gate struct {
 	jobs      *oidc.Verifier // of id tokens of CI jobs; nil: none are exchanged
 	login     *oidc.Login    // of browsers; nil: none
 	attempts  guesses        // to sign in at the OpenID provider, by address
+	codes     guesses        // of codes that people type
 	rules     certRules
 	anonymous Rights
 	offers    []string
@@ -103,6 +104,7 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 		m.user = g.users.has
 	}
 	g.tokens.makerRights = func(from *root) (Rights, error) { return m.rights(from.createdBy, &from.facts) }
+	g.tokens.byLogin = g.byLogin
 	g.done.Go(func() { every(pollEvery, g.stop, g.tick) })
 	return g, nil
 }
@@ -226,7 +228,7 @@ func (g *Gate) Authenticate(r *http.Request, pathToken string) (Identity, Rights
 	if !rights.Admitted {
 		return id, Rights{}, notAdmitted(&id)
 	}
-	if cs != nil && id.Method == MethodNegotiate {
+	if cs != nil && c.kind == kindNegotiate {
 		cs.set(id, rights)
 	}
 	return id, rights, nil
@@ -342,7 +344,7 @@ func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
 	case errors.Is(err, errStore), errors.Is(err, errBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		c.Status, c.Text = http.StatusServiceUnavailable, "credentials cannot be checked now"
 		return c
-	case errors.As(err, new(*delayedError)):
+	case errors.As(err, new(*DelayedError)):
 		c.Status, c.Text = http.StatusServiceUnavailable, err.Error()
 		return c
 	}
@@ -440,10 +442,10 @@ func (g *Gate) ClientAuth(authorities bool) tls.ClientAuthType {
 	return tls.RequestClientCert
 }
 
-// judge returns who a sign-in is of and what it may do now. It returns an error if the
+// judge returns who a sign-in or a login is of and what it may do now. It returns an error if the
 // credentials that it was begun with have ended.
-func (g *Gate) judge(ctx context.Context, row *TokenRow, facts *signInFacts) (Identity, Rights, error) {
-	id := Identity{Name: row.Name, Method: facts.Method}
+func (g *Gate) judge(ctx context.Context, name string, facts *signInFacts) (Identity, Rights, error) {
+	id := Identity{Name: name, Method: facts.Method}
 	switch facts.Method {
 	case MethodToken:
 		var hash [32]byte
@@ -456,7 +458,7 @@ func (g *Gate) judge(ctx context.Context, row *TokenRow, facts *signInFacts) (Id
 		}
 		return id, rights, err
 	case MethodBasic:
-		if g.users == nil || facts.Password == "" || g.users.fingerprint(row.Name) != facts.Password {
+		if g.users == nil || facts.Password == "" || g.users.fingerprint(name) != facts.Password {
 			return Identity{}, Rights{}, errLoginGone
 		}
 	case MethodNegotiate:

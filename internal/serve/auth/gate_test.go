@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -44,6 +45,7 @@ func (c *clock) add(d time.Duration) {
 
 // memStore keeps tokens in memory.
 type memStore struct {
+	noLogins
 	limits  SignInLimits // of the last sign-in
 	mu      sync.Mutex
 	rows    map[[32]byte]TokenRow
@@ -547,7 +549,15 @@ func BenchmarkAuthenticate(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer g.Close()
+	access := accessRow(time.Now(), `{"name":"ci","method":"token","token":"`+hex.EncodeToString(row.Hash[:])+`"}`)
+	s.rows[HashToken(accessSecret)] = access
 	plain, bearer := get(), get("Authorization", "Bearer "+secret)
+	b.Run("login", func(b *testing.B) {
+		r := get("Authorization", "Bearer "+accessSecret)
+		for b.Loop() {
+			g.Authenticate(r, "")
+		}
+	})
 	b.Run("nothing", func(b *testing.B) {
 		for b.Loop() {
 			g.Authenticate(plain, "")

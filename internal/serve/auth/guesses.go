@@ -38,11 +38,14 @@ const (
 	maxGuesses = 8192
 )
 
-// delayedError rejects an attempt that comes too early after failures.
-type delayedError struct{ wait time.Duration }
+// DelayedError rejects an attempt that comes too early after failures.
+type DelayedError struct {
+	wait time.Duration
+	what string // what was wrong: passwords, …
+}
 
-func (e *delayedError) Error() string {
-	return fmt.Sprintf("too many wrong passwords from this address or for this user: try again in %s", e.wait.Round(time.Second))
+func (e *DelayedError) Error() string {
+	return fmt.Sprintf("too many wrong %s from this address or for this user: try again in %s", e.what, e.wait.Round(time.Second))
 }
 
 // guessKey identifies an address, a user or both in the table of failures.

@@ -5,7 +5,7 @@ import "strings"
 const redacted = tokenPrefix + "***"
 
 // Redact replaces the tokens in a text, such as the path of a request, by
-// sd_***. It also finds percent-encoded tokens, even if encoded repeatedly, and
+// sd_***, also the refresh tokens of logins. It also finds percent-encoded tokens, even if encoded repeatedly, and
 // damaged ones that still disclose most of their characters: with a prefix in a
 // different case, without a prefix in the segment after "t" or as a whole segment, or
 // with a line break inside.
@@ -107,12 +107,12 @@ func bareEnd(s string, i int) int {
 	return -1
 }
 
-// prefixEnd returns the end of a token's prefix at i, in upper or lower case, or
-// -1.
+// prefixEnd returns the end of the prefix of a token or a refresh token at i, in upper or lower
+// case, or -1.
 func prefixEnd(s string, i int) int {
 	for k := range len(tokenPrefix) {
 		c, n := decodeByte(s[i:])
-		if n == 0 || c != tokenPrefix[k] && c != tokenPrefix[k]&^0x20 {
+		if is := func(want byte) bool { return c == want || c == want&^0x20 }; n == 0 || !is(tokenPrefix[k]) && !is(refreshPrefix[k]) {
 			return -1
 		}
 		i += n

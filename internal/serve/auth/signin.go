@@ -130,8 +130,14 @@ func (g *Gate) signIn(r *http.Request, c *credential) (SignIn, *Challenge) {
 	if err != nil {
 		return SignIn{}, g.failed(err, &Identity{Reply: id.Reply}, false)
 	}
-	if id.Exchanged { // a job has no browser, and its token is for its uploads
-		const text = "the token of a CI job signs in no browser"
+	text := ""
+	switch {
+	case id.Exchanged: // a job has no browser, and its token is for its uploads
+		text = "the token of a CI job signs in no browser"
+	case id.Login != "": // the sign-in would outlive the login
+		text = "the token of a login signs in no browser"
+	}
+	if text != "" {
 		return SignIn{}, &Challenge{Status: http.StatusForbidden, Text: text, Reason: text}
 	}
 	facts := signInFacts{Method: id.Method}
@@ -155,10 +161,7 @@ func (g *Gate) beginSignIn(r *http.Request, id *Identity, rights *Rights, facts 
 		return SignIn{}, notAdmitted(id)
 	}
 	now := g.now()
-	facts.Remote, facts.Agent = addressOf(r.RemoteAddr), strings.ToValidUTF8(Redact(r.UserAgent()), "?")
-	if len(facts.Agent) > maxAgent {
-		facts.Agent = strings.ToValidUTF8(facts.Agent[:maxAgent], "")
-	}
+	facts.Remote, facts.Agent = addressOf(r.RemoteAddr), agentOf(r)
 	text, err := json.Marshal(facts)
 	if err != nil {
 		return SignIn{}, g.failed(errors.Join(errStore, err), nil, false)
@@ -189,6 +192,15 @@ func (g *Gate) beginSignIn(r *http.Request, id *Identity, rights *Rights, facts 
 	return in, nil
 }
 
+// agentOf returns what a program says about itself, for lists.
+func agentOf(r *http.Request) string {
+	agent := strings.ToValidUTF8(Redact(r.UserAgent()), "?")
+	if len(agent) > maxAgent {
+		agent = strings.ToValidUTF8(agent[:maxAgent], "")
+	}
+	return agent
+}
+
 // SignOut ends the sign-in of a request's cookie.
 func (g *Gate) SignOut(ctx context.Context, id *Identity) error {
 	if id.SignIn == "" {
@@ -197,10 +209,13 @@ func (g *Gate) SignOut(ctx context.Context, id *Identity) error {
 	return g.EndSignIn(ctx, id.SignIn)
 }
 
-// EndSignIn ends a sign-in: on this server at once, on the others within seconds. One
-// that has ended is fs.ErrNotExist.
+// EndSignIn ends a sign-in or a login: on this server at once, on the others within seconds.
+// One that has ended is fs.ErrNotExist.
 func (g *Gate) EndSignIn(ctx context.Context, id string) error {
 	err := g.store.EndSignIn(ctx, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = g.store.EndLogin(ctx, id)
+	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		g.tokens.forget(id)
 	}
@@ -239,7 +254,7 @@ func (g *Gate) Again(r *http.Request, pathToken, signIn string, id *Identity) bo
 	case id.SignIn != "":
 		_, rights, err := g.bySignIn(r.Context(), signIn, false)
 		return err == nil && rights.Admitted
-	case id.Method == MethodToken:
+	case id.Method == MethodToken, id.Login != "":
 		_, _, c := g.Authenticate(r, pathToken)
 		return c == nil
 	}
@@ -272,7 +287,7 @@ func (g *Gate) bySignIn(ctx context.Context, secret string, use bool) (Identity,
 	if err := json.Unmarshal([]byte(e.row.Facts), &facts); err != nil {
 		return Identity{}, Rights{}, errors.Join(errStore, err)
 	}
-	id, rights, err := g.judge(ctx, &e.row, &facts)
+	id, rights, err := g.judge(ctx, e.row.Name, &facts)
 	if err != nil {
 		return Identity{}, Rights{}, err
 	}
@@ -286,9 +301,11 @@ func (g *Gate) bySignIn(ctx context.Context, secret string, use bool) (Identity,
 	return id, rights, nil
 }
 
-// SignInInfo describes a sign-in for lists.
+// SignInInfo describes a sign-in or a login for lists.
 type SignInInfo struct {
 	ID       string
+	Kind     string // KindSignIn or KindLogin
+	Machine  string // of the program of a login, as it says
 	Name     string // of the principal
 	Method   Method
 	TokenID  string // of the token that it was begun with
@@ -299,10 +316,10 @@ type SignInInfo struct {
 	Expires  time.Time // at the latest
 }
 
-// DescribeSignIn describes a stored sign-in. ok is false if it has ended.
+// DescribeSignIn describes a stored sign-in or a login. ok is false if it has ended.
 func DescribeSignIn(row *TokenRow, now time.Time) (info SignInInfo, ok bool) {
 	var facts signInFacts
-	if row.Kind != KindSignIn || json.Unmarshal([]byte(row.Facts), &facts) != nil {
+	if row.Kind != KindSignIn && row.Kind != KindLogin || json.Unmarshal([]byte(row.Facts), &facts) != nil {
 		return info, false
 	}
 	used := row.LastUsed
@@ -310,10 +327,10 @@ func DescribeSignIn(row *TokenRow, now time.Time) (info SignInInfo, ok bool) {
 		used = row.Created
 	}
 	info = SignInInfo{
-		ID: row.ID, Name: row.Name, Method: facts.Method, TokenID: row.Parent, Remote: facts.Remote, Agent: facts.Agent,
-		Created: row.Created, LastUsed: used, Expires: row.Expires,
+		ID: row.ID, Kind: row.Kind, Machine: facts.Machine, Name: row.Name, Method: facts.Method, TokenID: row.Parent, Remote: facts.Remote,
+		Agent: facts.Agent, Created: row.Created, LastUsed: used, Expires: row.Expires,
 	}
-	if idle := used.Add(signInIdle); idle.Before(info.Expires) {
+	if idle := used.Add(signInIdle); row.Kind == KindSignIn && idle.Before(info.Expires) {
 		info.Expires = idle
 	}
 	return info, now.Before(info.Expires)

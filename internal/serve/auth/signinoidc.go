@@ -58,7 +58,7 @@ func (g *Gate) FinishOIDC(r *http.Request, kept string) (in SignIn, next string,
 	address := addressOf(r.RemoteAddr)
 	who := "oidc " + address // the failures of others must not delay this browser
 	if wait := g.attempts.wait(address, who, g.now()); wait > 0 {
-		return in, "", g.failed(&delayedError{wait}, nil, false)
+		return in, "", g.failed(&DelayedError{wait, "passwords"}, nil, false)
 	}
 	person, err := g.login.Finish(r.Context(), f.Flow, r.URL.Query())
 	if err != nil {

@@ -1,8 +1,10 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"maps"
@@ -39,7 +41,10 @@ type tokens struct {
 	// makerRights returns the rights of the maker of a token now; nil: tokens are not
 	// limited by those of their makers.
 	makerRights func(*root) (Rights, error)
-	flight      singleflight.Group
+	// byLogin returns the identity and the rights of the access token of a login; nil: there
+	// are none.
+	byLogin func(ctx context.Context, e *tokenEntry, carrier string) (Identity, Rights, error)
+	flight  singleflight.Group
 
 	mu      sync.Mutex
 	known   map[[32]byte]*tokenEntry
@@ -55,7 +60,8 @@ type tokenEntry struct {
 	upload Uploads
 	rights Rights // without regard to the maker
 	root   root
-	job    string // of an exchanged token
+	job    string          // of an exchanged token
+	login  credentialFacts // of an access token
 }
 
 func newTokens(s Store, p *Policy, now func() time.Time, generation func() (uint64, bool)) *tokens {
@@ -75,7 +81,7 @@ func (t *tokens) find(ctx context.Context, secret, carrier string) (Identity, Ri
 func (t *tokens) findHash(ctx context.Context, hash [32]byte, carrier string) (Identity, Rights, error) {
 	id, rights, err := t.look(ctx, hash, carrier)
 	if err == nil {
-		t.touch(id.TokenID, t.now())
+		t.touch(cmp.Or(id.access, id.TokenID), t.now())
 	}
 	return id, rights, err
 }
@@ -87,8 +93,12 @@ func (t *tokens) look(ctx context.Context, hash [32]byte, carrier string) (Ident
 		return Identity{}, Rights{}, err
 	}
 	r := &e.row
-	if r.Kind != "" || subtle.ConstantTimeCompare(r.Hash[:], hash[:]) != 1 || r.ended(t.now()) {
+	access := r.Kind == KindAccess && t.byLogin != nil
+	if r.Kind != "" && !access || subtle.ConstantTimeCompare(r.Hash[:], hash[:]) != 1 || r.ended(t.now()) {
 		return Identity{}, Rights{}, errNoToken
+	}
+	if access {
+		return t.byLogin(ctx, e, carrier)
 	}
 	rights, err := t.limit(e.rights, &e.root)
 	if err != nil {
@@ -176,6 +186,10 @@ func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 	row, err := t.store.TokenByHash(ctx, hash)
 	var from root
 	var facts tokenFacts
+	var login credentialFacts
+	if err == nil && row.Kind == KindAccess {
+		err = json.Unmarshal([]byte(row.Facts), &login)
+	}
 	if err == nil && row.Kind == "" {
 		if facts, err = row.facts(); err == nil {
 			from, err = rootOf(row, func(id string) (TokenRow, error) { return t.store.TokenByID(ctx, id) })
@@ -208,7 +222,7 @@ func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 	id := identityOf(&row, "")
 	e := &tokenEntry{
 		asked: asked, state: state, known: known, row: row, upload: upload, rights: t.policy.Decide(&id), root: from,
-		job: facts.job(row.Products),
+		job: facts.job(row.Products), login: login,
 	}
 	t.known[hash] = e
 	return e, nil
@@ -224,11 +238,13 @@ func (t *tokens) usedSince(r *TokenRow, since time.Time) bool {
 	return t.touched[r.ID].After(since)
 }
 
-// forget drops the cached row of an id.
+// forget drops the cached row of an id, and those of the access tokens of a login.
 func (t *tokens) forget(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.known, func(_ [32]byte, e *tokenEntry) bool { return e.row.ID == id })
+	maps.DeleteFunc(t.known, func(_ [32]byte, e *tokenEntry) bool {
+		return e.row.ID == id || e.row.Kind == KindAccess && e.row.Parent == id
+	})
 }
 
 // touch records a use. If too many are collected already, further tokens are

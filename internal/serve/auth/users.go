@@ -104,7 +104,7 @@ func parsePasswords(path string, b []byte) (*users, error) {
 }
 
 // check compares the password of a client at remote. The error is errPassword,
-// errBusy, a *delayedError or the context's.
+// errBusy, a *DelayedError or the context's.
 func (p *passwords) check(ctx context.Context, remote, user, password string) error {
 	u := p.users()
 	hash, known := u.hashes[user]
@@ -121,7 +121,7 @@ func (p *passwords) check(ctx context.Context, remote, user, password string) er
 	}
 	address := addressOf(remote)
 	if wait := p.tried.wait(address, user, p.now()); wait > 0 {
-		return &delayedError{wait}
+		return &DelayedError{wait, "passwords"}
 	}
 	if err := p.slots.acquire(ctx, address, passwordWait); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (p *passwords) check(ctx context.Context, remote, user, password string) er
 		return v.err(known)
 	}
 	if wait := p.tried.wait(address, user, p.now()); wait > 0 {
-		return &delayedError{wait}
+		return &DelayedError{wait, "passwords"}
 	}
 	v := verdict{p.now(), bcrypt.CompareHashAndPassword(hash, []byte(password)) == nil}
 	p.remember(key, v)

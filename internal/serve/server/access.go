@@ -51,6 +51,9 @@ func (s *Server) account(x *exchange, req *http.Request) {
 	if c.id.TokenID != "" {
 		r.AddAttrs(slog.String("token_id", c.id.TokenID))
 	}
+	if c.id.Login != "" {
+		r.AddAttrs(slog.String("login_id", c.id.Login))
+	}
 	if x.request != "" {
 		r.AddAttrs(slog.String("request", x.request))
 	}

@@ -35,8 +35,9 @@ import (
 
 // tokenStore keeps tokens in memory.
 type tokenStore struct {
-	mu   sync.Mutex
-	rows map[[32]byte]auth.TokenRow
+	auth.Logins // nil: there are none
+	mu          sync.Mutex
+	rows        map[[32]byte]auth.TokenRow
 	// busy, if not nil, is called for every lookup.
 	busy func()
 }

@@ -2,9 +2,11 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/serve/intake"
+	"github.com/symdepot/symdepot/internal/serve/oauth"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -17,7 +19,7 @@ type routes struct {
 	uploads      *intake.Handler
 	symbolicates bool // the symbolication APIs are answered
 
-	job, api, pages, download, source, upload, own, symbol, symCache, symbolicate, none *endpoint
+	job, api, oauth, pages, download, source, upload, own, symbol, symCache, symbolicate, none *endpoint
 }
 
 func newRoutes(a *access, sc *symCaches) *routes {
@@ -29,6 +31,7 @@ func newRoutes(a *access, sc *symCaches) *routes {
 		uploads:  a.cfg.Uploads,
 		job:      &endpoint{body: true, handler: &jobAPI{a}},
 		api:      &endpoint{body: true, judgesSites: true, signIn: true, handler: &webAPI{a, sy}},
+		oauth:    &endpoint{body: true, judgesSites: true, handler: &oauthEndpoints{webAPI{a, sy}}},
 		pages:    &endpoint{body: true, judgesSites: true, links: true, signIn: true, handler: &webPages{webAPI{a, sy}}},
 		download: &endpoint{methods: readMethods, signIn: true, handler: &downloads{webAPI{a, sy}, &symbols{a, sy.making}}},
 		source:   &endpoint{methods: readMethods, options: true, origins: true, handler: &sourceFiles{a, a.depot.Sources}},
@@ -80,11 +83,17 @@ func (rt *routes) place(p *place, r *http.Request) {
 		switch {
 		case web.IsAPI(own):
 			p.endpoint = rt.api
+		case oauth.IsEndpoint(own):
+			p.endpoint = rt.oauth
 		case web.IsDownload(own):
 			p.endpoint = rt.download
 		case isSource(own):
 			p.endpoint = rt.source
 		}
+		return
+	}
+	if base, own, ok := rt.discoveryPath(segs); ok {
+		p.base, p.own, p.endpoint = base, own, rt.oauth
 		return
 	}
 	if base, own, ok := rt.uploadPath(r.Method, segs); ok {
@@ -186,6 +195,25 @@ func (rt *routes) uploadPath(method string, segs []string) (base string, own []s
 		}
 	}
 	return "", segs, intake.ClaimedBy(rt.uploads, method, segs)
+}
+
+// discoveryPath returns the segments of the issuer about which a path in the form of RFC 8414
+// asks. A configured prefix may stand in front of the path, or of those segments.
+func (rt *routes) discoveryPath(segs []string) (base string, own []string, ok bool) {
+	asks := func(segs []string) bool { _, ok := oauth.Discovery(segs); return ok }
+	path, ok := rt.webPath(segs, asks)
+	if !ok {
+		return "", nil, false
+	}
+	issuer, _ := oauth.Discovery(path)
+	if own, ok = rt.webPath(issuer, oauth.IsIssuer); !ok {
+		return "", nil, false
+	}
+	before := slices.Concat(segs[:len(segs)-len(path)], issuer[:len(issuer)-len(own)])
+	if len(before) > 0 {
+		base = "/" + strings.Join(before, "/")
+	}
+	return base, own, true
 }
 
 // symbolicatePath returns the name of a symbolication API, of which some are only

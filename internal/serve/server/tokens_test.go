@@ -49,6 +49,8 @@ func (s *tokenStore) EndSignIn(_ context.Context, id string) error {
 	return fs.ErrNotExist
 }
 
+func (s *tokenStore) EndLogin(context.Context, string) error { return fs.ErrNotExist }
+
 // apiTokens is the API's view of a tokenStore.
 type apiTokens struct{ *tokenStore }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/serve/auth"
+	"github.com/symdepot/symdepot/internal/serve/oauth"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/internal/serve/web/api"
 	"github.com/symdepot/symdepot/internal/serve/web/pages"
@@ -91,6 +92,34 @@ func (s *webAPI) refuse(x *exchange, r *http.Request, p *place, problem *web.Pro
 	q := s.request(x, r, p)
 	q.Challenges = x.Header()["Www-Authenticate"]
 	s.note(x, s.cfg.API.Refuse(x, q, problem))
+}
+
+// oauthEndpoints answers programs that log in. Their requests carry no credentials but those in
+// the form.
+type oauthEndpoints struct{ webAPI }
+
+// admit admits everybody, apart from pages of other sites.
+func (s *oauthEndpoints) admit(x *exchange, r *http.Request, p *place) bool {
+	x.protocol = protocolAPI
+	x.request = web.NewRequestID()
+	if p.token != "" {
+		if s.access.admit(x, r, p) {
+			s.missing(x, r, p, missError{notFoundText})
+		}
+		return false
+	}
+	if err := s.foreign(r, p); err != nil {
+		s.refuse(x, r, p, err)
+		return false
+	}
+	return true
+}
+
+// serve answers a request.
+func (s *oauthEndpoints) serve(x *exchange, r *http.Request, p *place) {
+	q := s.request(x, r, p)
+	defer q.Memory.Free()
+	s.note(x, oauth.Serve(s.cfg.Gate, x, q))
 }
 
 // protocolPages are the pages below /-, as metrics and the access log call them.

@@ -186,7 +186,8 @@ func (s *Accounts) Revoke(r *Request, id string) error {
 func Whoami(p *Principal) wire.Me {
 	id, rights := &p.Identity, &p.Rights
 	me := wire.Me{
-		Name: id.Name, Anonymous: id.Anonymous(), Method: string(id.Method), Carrier: id.Carrier, TokenID: id.TokenID, SignIn: id.SignIn,
+		Name: id.Name, Anonymous: id.Anonymous(), Method: string(id.Method), Carrier: id.Carrier, TokenID: id.TokenID,
+		SignIn: id.SignIn, Login: id.Login,
 		Rights: wire.Rights{
 			Admin: rights.Admin, Read: products(rights.All, rights.Products),
 			Write: products(rights.WriteAll, rights.WriteProducts),
@@ -233,7 +234,7 @@ func rightsInWords(r *wire.Rights) []string {
 	return []string{say("read", r.Read), say("add files to", r.Write)}
 }
 
-// SignIns returns the sign-ins that the client may see and that have not ended, oldest
+// SignIns returns the sign-ins and the logins that the client may see and that have not ended, oldest
 // first.
 func (s *Accounts) SignIns(r *Request) ([]auth.TokenRow, error) {
 	if err := s.MayHaveTokens(r); err != nil {
@@ -245,16 +246,20 @@ func (s *Accounts) SignIns(r *Request) ([]auth.TokenRow, error) {
 	return managed(r, list), err
 }
 
-// SignInOf describes a sign-in.
+// SignInOf describes a sign-in or a login.
 func (s *Accounts) SignInOf(r *Request, row *auth.TokenRow) wire.SignInInfo {
 	i, _ := auth.DescribeSignIn(row, s.now())
+	kind, here := wire.SignInBrowser, r.Identity.SignIn
+	if i.Kind == auth.KindLogin {
+		kind, here = wire.SignInProgram, r.Identity.Login
+	}
 	return wire.SignInInfo{
-		ID: i.ID, Name: i.Name, Method: string(i.Method), TokenID: i.TokenID, Address: i.Remote, Browser: i.Agent,
-		Created: i.Created.UTC(), LastUsed: i.LastUsed.UTC(), Expires: i.Expires.UTC(), Current: i.ID == r.Identity.SignIn,
+		ID: i.ID, Kind: kind, Machine: i.Machine, Name: i.Name, Method: string(i.Method), TokenID: i.TokenID, Address: i.Remote, Browser: i.Agent,
+		Created: i.Created.UTC(), LastUsed: i.LastUsed.UTC(), Expires: i.Expires.UTC(), Current: i.ID == here,
 	}
 }
 
-// FinishSignIn ends a sign-in that the client may see. Other servers notice within
+// FinishSignIn ends a sign-in or a login that the client may see. Other servers notice within
 // seconds.
 func (s *Accounts) FinishSignIn(r *Request, id string) error {
 	list, err := s.SignIns(r)

@@ -90,7 +90,7 @@ type Stages interface {
 	Refused(ctx context.Context, c stage.Caller, id string) ([]stage.Refused, error)
 }
 
-// Tokens keeps the tokens of a depot, and the sign-ins of browsers.
+// Tokens keeps the tokens of a depot, the sign-ins of browsers and the logins of programs.
 type Tokens interface {
 	// List returns all tokens, oldest first.
 	List(ctx context.Context) ([]auth.TokenRow, error)
@@ -98,6 +98,6 @@ type Tokens interface {
 	PutToken(ctx context.Context, row auth.TokenRow) error
 	// Revoke revokes a token; an unknown one is fs.ErrNotExist.
 	Revoke(ctx context.Context, id string) error
-	// SignIns returns the sign-ins of browsers, oldest first.
+	// SignIns returns the sign-ins of browsers and the logins of programs, in any order.
 	SignIns(ctx context.Context) ([]auth.TokenRow, error)
 }

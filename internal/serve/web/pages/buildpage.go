@@ -250,6 +250,8 @@ var notices = map[string]string{
 	"probe":  "The upstream was asked, and answered.",
 	"failed": "The upstream was asked, and did not answer: see its last error.",
 	"reset":  "The circuit breaker was closed.",
+	"let":    "The program may log in. You can close this page.",
+	"denied": "The program may not log in. You can close this page.",
 }
 
 // classes lists the classes of the retention policy.

@@ -50,6 +50,7 @@ type reply struct {
 	http.ResponseWriter
 	around *frames
 	secret bool   // the page shows a secret: it is not compressed
+	formTo string // where the form of the page may lead besides this server, as a source of the policy
 	made   func() // called when the page is made, before it is sent; may be nil
 }
 
@@ -225,8 +226,11 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 // pagePolicy allows scripts, styles, images and requests of this server only, and no
 // text that becomes HTML.
 const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"form-action 'self'; base-uri 'none'; " +
+	formSelf + "; base-uri 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// formSelf lets forms lead to this server only.
+const formSelf = "form-action 'self'"
 
 // frame returns what stands around the content of a page.
 func (w *reply) frame(r *web.Request, title string, data any) *frame {
@@ -247,7 +251,7 @@ func (w *reply) print(r *web.Request, status int, name string, f *frame) error {
 	web.Finish(w, r)
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Content-Security-Policy", strings.Replace(pagePolicy, formSelf, strings.TrimSpace(formSelf+" "+w.formTo), 1))
 	if r.Transport != web.Insecure { // browsers complain of it over plain HTTP
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	}

@@ -136,11 +136,20 @@ func (f *frame) Here(pairs ...string) string {
 	return f.path
 }
 
+// holdsToken reports whether an address, u when it is read, may contain a token. The random parameters of a program
+// that asks for a login are none, although they may look like one.
+func holdsToken(next string, u *url.URL) bool {
+	if strings.HasSuffix(u.Path, "/-/oauth/authorize") {
+		next = u.EscapedPath()
+	}
+	return auth.Redact(next) != next
+}
+
 // local returns an address of this server that a client gave, or home: what a sign-in
 // or a form leads back to. It contains no token.
 func local(next, home string) string {
 	u, err := url.Parse(next)
-	if err != nil || auth.Redact(next) != next || u.IsAbs() || u.Host != "" || u.User != nil ||
+	if err != nil || holdsToken(next, u) || u.IsAbs() || u.Host != "" || u.User != nil ||
 		!strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\t\r\n") {
 		return home
 	}

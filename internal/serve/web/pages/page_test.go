@@ -50,8 +50,12 @@ func TestLinks(t *testing.T) {
 
 func TestLocal(t *testing.T) {
 	t.Parallel()
+	const looks = "sd_AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGhIjKlM"
 	for next, want := range map[string]string{
 		"/-/builds/17": "/-/builds/17", "/": "/", "/-/search?q=a%2Fb": "/-/search?q=a%2Fb",
+		// What a program chose at random looks like a token and is none.
+		"/corp/-/oauth/authorize?code_challenge=x" + looks: "/corp/-/oauth/authorize?code_challenge=x" + looks,
+		"/-/search?q=" + looks:                             "/home", "/t/" + looks + "/-/oauth/authorize?": "/home",
 		"": "/home", "//evil": "/home", `/\evil`: "/home", "https://evil": "/home", "evil": "/home", "javascript:alert(1)": "/home", "/a\nb": "/home", "///evil": "/home", "/\t/evil": "/home",
 	} {
 		if got := local(next, "/home"); got != want {

@@ -40,6 +40,7 @@ func New(a *web.Acts) *Pages {
 	around := &frames{version: a.Version, signsIn: a.SignIns != nil, takesForms: a.Forms != nil, accounts: a.Accounts}
 	plots := usagePlots{a.Retention, a.Now}
 	home := homePages{a.Depot, a.Catalog, a.InPlace, a.Upstreams, a.Log}
+	logins := loginPages{a.SignIns, a.BaseURL, a.Now, a.Log}
 	all := slices.Concat(
 		catalogPages{a.Catalog, a.InPlace, a.Upstreams}.routes(),
 		txPages{a.Transactions, a.Depot, a.Retention, a.Retention, a.Catalog, a.Computing, a.Now}.routes(),
@@ -55,7 +56,8 @@ func New(a *web.Acts) *Pages {
 		home.routes(),
 		accountPages{a.Accounts, a.Now}.routes(),
 		prefPages{}.routes(),
-		loginPages{a.SignIns, a.BaseURL, a.Now, a.Log}.routes(),
+		logins.routes(),
+		programPages{logins}.routes(),
 		aboutPages{a.Version, a.Facts}.routes(),
 		docPages{}.routes(),
 	)

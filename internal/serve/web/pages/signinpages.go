@@ -246,6 +246,9 @@ var methods = map[string]string{
 // By says how the client proved its identity.
 func (v *signInsView) By() string { return methods[v.Me.Method] }
 
+// Program reports whether it is the login of a program.
+func (s *signInRow) Program() bool { return s.Kind == wire.SignInProgram }
+
 // By says how the sign-in was begun.
 func (s *signInRow) By() string { return methods[s.Method] }
 
