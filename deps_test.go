@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	"internal/run/config":              {"internal/base/address", "internal/base/glob", "internal/base/term", "internal/derive/transcode", "internal/files/srclink", "internal/remote/sympath", "internal/remote/upstream", "internal/run/manual", "internal/serve/auth", "internal/serve/oidc", "internal/store/bucket", "layout", "symcache", "symfile", "symstore"},
 	"internal/run/daemon":              {"internal/base/wire"},
 	"internal/run/doctor":              {"internal/base/account", "internal/base/address", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/check", "internal/depot/home", "internal/remote/sympath", "internal/remote/upstream", "internal/run/client", "internal/run/config", "internal/run/daemon", "internal/run/setup", "internal/serve/auth", "internal/store/bucket"},
+	"internal/run/keyring":             {"internal/base/durable"},
 	"internal/run/manual":              {},
 	"internal/run/version":             {},
 	"internal/run/mstools":             {"dump", "internal/base/ctxio", "internal/base/durable", "internal/base/glob", "internal/base/term", "internal/depot/retention", "internal/files/scan", "internal/files/unpack", "internal/remote/sympath", "internal/remote/upstream", "layout", "objfile", "symfile", "symstore"},
@@ -116,7 +117,7 @@ var mayImport = map[string][]string{
 	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
 	// symcachework knows the depot as an interface.
 	"internal/derive/symcachework":            {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/memo", "internal/base/wire", "internal/derive/jobs", "internal/derive/transcode", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
-	"internal/derive/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
+	"internal/derive/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
 	"internal/derive/transcode/transcodetest": {"debugid", "pdb"},
 	"internal/derive/worker":                  {"internal/base/ctxio", "internal/base/endpoint", "internal/base/wire", "internal/store/blob"},
 
@@ -185,7 +186,7 @@ var mayImport = map[string][]string{
 
 	"internal/store/blob":              {"internal/base/account", "internal/base/durable"},
 	"internal/store/blob/blobtest":     {"internal/store/blob"},
-	"internal/store/bucket":            {"internal/base/wire"},
+	"internal/store/bucket":            {"internal/base/glob", "internal/base/wire"},
 	"internal/store/bucket/buckettest": {"internal/base/symtest", "internal/store/bucket"},
 	"internal/store/cold":              {},
 
@@ -230,6 +231,7 @@ var soleImporter = map[string]string{
 	"github.com/jcmturner/gokrb5/v8":      "internal/serve/auth",
 	"github.com/go-jose/go-jose/v4":       "internal/serve/oidc",
 	"github.com/alecthomas/kong":          "internal/run/command",
+	"github.com/zalando/go-keyring":       "internal/run/keyring",
 	"google.golang.org/protobuf":          "internal/serve/intake",
 	"github.com/yuin/goldmark":            "internal/serve/book",
 	// Only tests validate JSON.

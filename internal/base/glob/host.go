@@ -1,6 +1,9 @@
 package glob
 
-import "strings"
+import (
+	"net"
+	"strings"
+)
 
 // Host reports whether a pattern names a host: the same name, or *.DOMAIN for every
 // name below the domain, but not the domain itself. Case and a final dot do not count.
@@ -20,4 +23,11 @@ func CanonicalHost(host string) string { return strings.ToLower(strings.TrimSuff
 func IsHost(pattern string) bool {
 	name := strings.TrimPrefix(pattern, "*.")
 	return name != "" && !strings.ContainsAny(name, "*/@ ")
+}
+
+// IsLoopback reports whether a host, as URLs name it, is always this machine: an address of
+// the loopback, or localhost.
+func IsLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return CanonicalHost(host) == "localhost" || ip != nil && ip.IsLoopback()
 }

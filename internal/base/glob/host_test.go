@@ -34,3 +34,14 @@ func TestHost(t *testing.T) {
 		}
 	}
 }
+
+func TestIsLoopback(t *testing.T) {
+	for host, want := range map[string]bool{
+		"localhost": true, "LOCALHOST": true, "localhost.": true, "127.0.0.1": true, "127.9.9.9": true, "::1": true,
+		"": false, "0.0.0.0": false, "localhost.example.com": false, "127.0.0.1.example.com": false, "10.0.0.1": false, "::": false,
+	} {
+		if got := IsLoopback(host); got != want {
+			t.Errorf("%q: %v, want %v", host, got, want)
+		}
+	}
+}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/base/durable"
 )
 
 // Workspace is the folder in which the programs of one process work. Several
@@ -53,7 +55,7 @@ func OpenWorkspace(root string) (*Workspace, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("scratch folder: %w", err)
 		}
-		if r.lock, err = lockFile(filepath.Join(r.dir, lockName)); err == nil {
+		if r.lock, err = durable.LockFile(filepath.Join(r.dir, lockName)); err == nil {
 			if _, err := os.Stat(filepath.Join(r.dir, lockName)); err == nil {
 				return r, nil
 			}
@@ -120,7 +122,7 @@ func sweepWorkspaces(root string) error {
 				continue
 			}
 		}
-		l, err := lockFile(filepath.Join(dir, lockName))
+		l, err := durable.LockFile(filepath.Join(dir, lockName))
 		if err != nil {
 			continue // its process runs
 		}

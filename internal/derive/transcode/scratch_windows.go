@@ -2,24 +2,9 @@ package transcode
 
 import (
 	"io/fs"
-	"os"
 
 	"golang.org/x/sys/windows"
 )
-
-// lockFile creates and locks a file until it is closed, or fails at once.
-func lockFile(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := windows.LockFileEx(windows.Handle(f.Fd()),
-		windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{}); err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
-}
 
 func diskFree(dir string) (int64, error) {
 	p, err := windows.UTF16PtrFromString(dir)

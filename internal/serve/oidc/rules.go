@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -89,15 +88,10 @@ func checkIssuer(issuer, example string, hasKeys bool) error {
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return fmt.Errorf("issuer: the URL of an issuer is expected, such as %s, not %q", example, issuer)
-	case u.Scheme == "http" && !hasKeys && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !hasKeys && !glob.IsLoopback(u.Hostname()):
 		return errors.New("issuer: keys that come over plain HTTP could be forged; use https, or set jwks_file")
 	}
 	return nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // matches reports whether the rule applies to a token.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
+
+	"github.com/symdepot/symdepot/internal/base/glob"
 )
 
 // chooseAuth selects the kind of credentials.
@@ -158,7 +160,7 @@ func machineRole(cfg S3Config) (credentials.Provider, error) {
 		// minio-go would resolve the host without the RoundTripper to check
 		// that it is a loopback address.
 		u, err := url.Parse(full)
-		if err != nil || !loopback(u.Hostname()) {
+		if err != nil || !glob.IsLoopback(u.Hostname()) {
 			return nil, errors.New("bucket: AWS_CONTAINER_CREDENTIALS_FULL_URI must name a loopback address unless " +
 				"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE is set")
 		}

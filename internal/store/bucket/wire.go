@@ -9,13 +9,14 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/symdepot/symdepot/internal/base/glob"
 )
 
 const (
@@ -276,15 +277,10 @@ func locate(bucket, prefix, endpoint, standard string) (base *url.URL, name stri
 // mayCarrySecret refuses to send secrets over plain HTTP, except to this
 // machine.
 func mayCarrySecret(u *url.URL) error {
-	if u.Scheme == "https" || loopback(u.Hostname()) {
+	if u.Scheme == "https" || glob.IsLoopback(u.Hostname()) {
 		return nil
 	}
 	return fmt.Errorf("bucket: http://%s would send the token or signature unencrypted; use https", u.Host)
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // hostIn reports whether u is https and its host is in hosts. An element of hosts
