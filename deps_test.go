@@ -51,6 +51,8 @@ var mayImport = map[string][]string{
 	"internal/run/daemon":              {"internal/base/wire"},
 	"internal/run/doctor":              {"internal/base/account", "internal/base/address", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/check", "internal/depot/home", "internal/remote/sympath", "internal/remote/upstream", "internal/run/client", "internal/run/config", "internal/run/daemon", "internal/run/setup", "internal/serve/auth", "internal/store/bucket"},
 	"internal/run/keyring":             {"internal/base/durable"},
+	"internal/run/login":               {"internal/base/durable", "internal/base/endpoint", "internal/base/glob", "internal/base/term", "internal/base/wire", "internal/run/keyring"},
+	"internal/run/logincmd":            {"internal/base/endpoint", "internal/base/term", "internal/remote/upstream", "internal/run/client", "internal/run/keyring", "internal/run/login"},
 	"internal/run/manual":              {},
 	"internal/run/version":             {},
 	"internal/run/mstools":             {"dump", "internal/base/ctxio", "internal/base/durable", "internal/base/glob", "internal/base/term", "internal/depot/retention", "internal/files/scan", "internal/files/unpack", "internal/remote/sympath", "internal/remote/upstream", "layout", "objfile", "symfile", "symstore"},

@@ -30,7 +30,7 @@ func apiClient(t *testing.T, h http.HandlerFunc) *API {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	env := map[string]string{"SYMDEPOT_TOKEN": "sdp_x"}
-	p, err := NewPusher(srv.URL, "", func(k string) string { return env[k] }, func(string) *http.Client { return srv.Client() })
+	p, err := NewPusher(srv.URL, "", func(k string) string { return env[k] }, func(string) *http.Client { return srv.Client() }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

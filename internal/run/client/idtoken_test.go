@@ -54,7 +54,7 @@ func TestIDToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	pusher := func(env map[string]string, file string) *Pusher {
-		p, err := NewPusher(s.URL+"/corp/", file, func(k string) string { return env[k] }, plainClient)
+		p, err := NewPusher(s.URL+"/corp/", file, func(k string) string { return env[k] }, plainClient, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestIDTokenRunner(t *testing.T) {
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
 		env := map[string]string{"ACTIONS_ID_TOKEN_REQUEST_URL": s.URL, "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "runner"}
-		p, err := NewPusher(s.URL, "", func(k string) string { return env[k] }, plainClient)
+		p, err := NewPusher(s.URL, "", func(k string) string { return env[k] }, plainClient, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

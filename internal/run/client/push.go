@@ -324,11 +324,18 @@ func CheckURL(server string) error {
 	return nil
 }
 
+// LoginToken returns the function that gives an access token of the user's login for a server;
+// nil: the user has none.
+type LoginToken func(server string) (token func() (string, error), err error)
+
 // NewPusher returns a Pusher whose token is that of a file or, without one, of
 // the environment variable SYMDEPOT_TOKEN. Without a token, the id token of a CI job
-// is exchanged for one; without an id token, it pushes anonymously. clientFor returns
-// an HTTP client for one server.
-func NewPusher(server, tokenFile string, getenv func(string) string, clientFor func(server string) *http.Client) (*Pusher, error) {
+// is exchanged for one; without an id token, it is that of the user's login for the server,
+// as login says (nil: there are no logins); without a login, it pushes anonymously. clientFor
+// returns an HTTP client for one server.
+func NewPusher(
+	server, tokenFile string, getenv func(string) string, clientFor func(server string) *http.Client, login LoginToken,
+) (*Pusher, error) {
 	if server == "" {
 		return nil, term.UsageError("the server is missing: give --server URL, or set SYMDEPOT_SERVER")
 	}
@@ -351,22 +358,36 @@ func NewPusher(server, tokenFile string, getenv func(string) string, clientFor f
 		t.ResponseHeaderTimeout = 0 // each request has a limit of its own; a commit may take long
 	}
 	p := &Pusher{URL: server, HTTP: requests, Token: func() (string, error) { return token, nil }}
-	if token == "" {
-		p.Hint = "no token was sent: name a file that has one with --token-file, or set " + TokenVariable +
-			"; symdepot token new --name NAME makes one on the machine with the depot"
-	} else {
+	if token != "" {
 		p.Hint = "the server does not know the token, or it was revoked or has expired; " +
 			"an administrator sees those of the server with symdepot token list"
 	}
 	if token == "" || isIDToken(token) {
 		if j := newJobToken(server, token, getenv, clientFor); j != nil {
 			p.Token = j.get
-			if token == "" {
-				p.Hint = "" // the job has a token then
-			}
-		} else if getenv("GITHUB_ACTIONS") == "true" {
-			p.Hint = forkHint
+			return p, nil
 		}
 	}
+	if token == "" {
+		return p, p.signedIn(server, getenv, login)
+	}
 	return p, nil
+}
+
+// signedIn gives a Pusher without a token that of the user's login, if there is one.
+func (p *Pusher) signedIn(server string, getenv func(string) string, login LoginToken) error {
+	p.Hint = "no token was sent: sign in with symdepot login " + server + ", name a file that has a token with --token-file, or set " +
+		TokenVariable + "; symdepot token new --name NAME makes one on the machine with the depot"
+	if getenv("GITHUB_ACTIONS") == "true" {
+		p.Hint = forkHint
+	}
+	if login == nil {
+		return nil
+	}
+	token, err := login(server)
+	if err == nil && token != nil {
+		p.Token = token
+		p.Hint = "the server no longer accepts the login of this machine: sign in again with symdepot login " + server
+	}
+	return err
 }

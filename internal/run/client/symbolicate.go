@@ -18,15 +18,9 @@ const symbolicatePath = "/symbolicate/v5"
 // modules.
 const symbolicateTime = 5 * time.Minute
 
-// Symbolicate sends a request to the symbolication API of a server and decodes the
-// answer into into. The token is that of NewPusher.
-func Symbolicate(
-	ctx context.Context, server, tokenFile string, getenv func(string) string, clientFor func(server string) *http.Client, body, into any,
-) error {
-	p, err := NewPusher(server, tokenFile, getenv, clientFor)
-	if err != nil {
-		return err
-	}
+// Symbolicate sends a request to the symbolication API of the server and decodes the
+// answer into into.
+func (p *Pusher) Symbolicate(ctx context.Context, body, into any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/internal/run/config"
 	"github.com/symdepot/symdepot/internal/run/console"
+	"github.com/symdepot/symdepot/internal/run/logincmd"
 	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/internal/serve/web/api"
@@ -67,7 +68,8 @@ func (f serverFlags) client(a *console.Console) (*client.API, error) {
 
 // pusher returns a client of a server for the running command.
 func pusher(a *console.Console, server, tokenFile string) (*client.Pusher, error) {
-	p, err := client.NewPusher(server, tokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+	direct, login := upstream.NewDialer(upstream.DialerOptions{}), logincmd.Token(a.Ctx, a.Stderr)
+	p, err := client.NewPusher(server, tokenFile, os.Getenv, direct.ClientFor, login)
 	if err == nil {
 		p.Command = a.Command
 	}

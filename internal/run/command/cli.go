@@ -1,5 +1,7 @@
 package command
 
+import "github.com/symdepot/symdepot/internal/run/logincmd"
+
 // cli is the command line. Its commands stand in groups, in the order in which the help lists them.
 type cli struct {
 	Depot   string  `help:"text:cli_depot" env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
@@ -17,13 +19,15 @@ type cli struct {
 
 // startCommands are those of the first day.
 type startCommands struct {
-	Serve  serveCmd  `cmd:"" help:"Serve symbol files to debuggers over HTTP."`
-	Add    addCmd    `cmd:"" help:"Add files, folders and archives to the depot."`
-	Proxy  proxyCmd  `cmd:"" help:"Serve and cache the files of other symbol servers."`
-	Watch  watchCmd  `cmd:"" help:"Index a folder of builds where it lies, without a server."`
-	Token  tokenCmd  `cmd:"" help:"Make, list and revoke access tokens."`
-	Config configCmd `cmd:"" help:"Check a configuration file, or print one with every key."`
-	Doctor doctorCmd `cmd:"" help:"Say what is wrong with the installation, and what to do."`
+	Serve  serveCmd        `cmd:"" help:"Serve symbol files to debuggers over HTTP."`
+	Add    addCmd          `cmd:"" help:"Add files, folders and archives to the depot."`
+	Proxy  proxyCmd        `cmd:"" help:"Serve and cache the files of other symbol servers."`
+	Watch  watchCmd        `cmd:"" help:"Index a folder of builds where it lies, without a server."`
+	Token  tokenCmd        `cmd:"" help:"Make, list and revoke access tokens."`
+	Login  logincmd.Login  `cmd:"" nodepot:"" help:"Sign in to a server, once for all programs of this user."`
+	Logout logincmd.Logout `cmd:"" nodepot:"" help:"End logins of this machine."`
+	Config configCmd       `cmd:"" help:"Check a configuration file, or print one with every key."`
+	Doctor doctorCmd       `cmd:"" help:"Say what is wrong with the installation, and what to do."`
 }
 
 // lookCommands answer questions and change nothing, except get, which may download.

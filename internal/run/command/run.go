@@ -21,6 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/run/console"
+	"github.com/symdepot/symdepot/internal/run/logincmd"
 	"github.com/symdepot/symdepot/internal/run/manual"
 	"github.com/symdepot/symdepot/internal/run/mstools"
 	"github.com/symdepot/symdepot/internal/run/setup"
@@ -76,7 +77,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err == nil:
 		a.Command = strings.TrimPrefix(commandOf(kctx, nil), "symdepot ")
 		again := rerun(func(args []string) int { return Run(ctx, args, stdin, a.Stdout, stderr, opt) })
-		err = kctx.Run(s, a, parser, again)
+		err = kctx.Run(s, a, parser, again, logincmd.Console{Ctx: ctx, Stdin: stdin, Stdout: a.Stdout, Stderr: stderr, Command: a.Command})
 	case errors.As(err, &file) && file.Op == "write": // the help could not be printed
 		err = term.OutputError{Err: file}
 	}

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
-	"github.com/symdepot/symdepot/internal/remote/upstream"
-	"github.com/symdepot/symdepot/internal/run/client"
 )
 
 type lookupCmd struct {
@@ -81,9 +78,11 @@ func (c lookupCmd) places(a *session) error {
 	var list []symbolicate.Printed
 	if c.Server != "" {
 		var answer symbolicate.V5Answer
-		clientFor := upstream.NewDialer(upstream.DialerOptions{}).ClientFor
-		err = client.Symbolicate(a.Ctx, c.Server, c.TokenFile, os.Getenv, clientFor, symbolicate.V5Request(places), &answer)
-		if err == nil {
+		p, err := pusher(a.Console, c.Server, c.TokenFile)
+		if err != nil {
+			return err
+		}
+		if err = p.Symbolicate(a.Ctx, symbolicate.V5Request(places), &answer); err == nil {
 			list, err = symbolicate.PrintedOf(places, answer)
 		}
 	} else {

@@ -1,8 +1,9 @@
 package command
 
 import (
-	"fmt"
+	"os"
 
+	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/serve/auth"
@@ -14,7 +15,7 @@ type tokenExchangeCmd struct {
 
 // Run exchanges the id token of the running CI job.
 func (c tokenExchangeCmd) Run(a *console.Console) error {
-	p, err := pusher(a, c.Server, "")
+	p, err := client.NewPusher(c.Server, "", os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor, nil)
 	if err != nil {
 		return err
 	}
@@ -25,6 +26,5 @@ func (c tokenExchangeCmd) Run(a *console.Console) error {
 	if !auth.IsToken(token) {
 		return client.ErrNoIDToken
 	}
-	_, err = fmt.Fprintln(a.Stdout, token)
-	return err
+	return a.Print(false, nil, "%s\n", token)
 }

@@ -1,0 +1,230 @@
+package login
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"github.com/symdepot/symdepot/internal/base/endpoint"
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/run/keyring"
+)
+
+// The OAuth 2.0 client that this program is, and where a server says how it signs in.
+const (
+	clientID     = "symdepot"
+	issuerPath   = "/-/oauth"
+	metadataPath = issuerPath + "/.well-known/oauth-authorization-server"
+	deviceName   = "device_name" // of this machine: a parameter of ours
+	maxDevice    = 100           // characters of it
+	maxPerson    = 256           // bytes of a name
+)
+
+// metadata is what a server says of its sign-in (RFC 8414).
+type metadata struct {
+	Issuer    string `json:"issuer"`
+	Authorize string `json:"authorization_endpoint"`
+	Token     string `json:"token_endpoint"`
+	Device    string `json:"device_authorization_endpoint"`
+	Revoke    string `json:"revocation_endpoint"`
+	// NamesIssuer says that the answer of a sign-in names the issuer (RFC 9207).
+	NamesIssuer bool `json:"authorization_response_iss_parameter_supported"`
+}
+
+// agent names the program in each request.
+type agent struct{ http.RoundTripper }
+
+func (a agent) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("User-Agent", "symdepot login")
+	return a.RoundTripper.RoundTrip(r)
+}
+
+// client returns the HTTP client for a server. It follows no redirect: what is sent is for this
+// server only.
+func (s *Logins) client(server string) *http.Client {
+	c := *s.HTTP(server)
+	if c.Transport == nil {
+		c.Transport = http.DefaultTransport
+	}
+	c.Transport = agent{c.Transport}
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.Timeout = requestTime
+	return &c
+}
+
+// discover asks a server how it signs in.
+func (s *Logins) discover(ctx context.Context, server string) (m metadata, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+metadataPath, nil)
+	if err != nil {
+		return m, err
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := s.client(server).Do(req)
+	if err != nil {
+		return m, away(ctx, server, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	switch {
+	case err != nil:
+		return m, away(ctx, server, err)
+	case resp.StatusCode/100 == 3:
+		return m, fmt.Errorf("%s: %w: it answers with a %s", server, ErrNoSignIn,
+			strings.Replace(endpoint.Redirected(resp), "--server", "symdepot login", 1))
+	case resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests:
+		return m, away(ctx, server, fmt.Errorf("it answers with status %d", resp.StatusCode))
+	case resp.StatusCode != http.StatusOK || json.Unmarshal(b, &m) != nil:
+		return m, fmt.Errorf("%s: %w: it asks for no credentials, or is another program or an older version; "+
+			"if it wants a token, use `symdepot login %s --token-file FILE`", server, ErrNoSignIn, server)
+	}
+	return m, m.check(server)
+}
+
+// check checks that a server speaks for itself only: each address has its origin.
+func (m metadata) check(server string) error {
+	if own, err := Canonical(m.Issuer); err != nil || own != server+issuerPath {
+		if base, ok := strings.CutSuffix(own, issuerPath); ok && err == nil {
+			return fmt.Errorf("%s: the server says that its address is %s: use symdepot login %s, or correct its key base_url",
+				server, base, base)
+		}
+		return fmt.Errorf("%s: %w: it is no symdepot server, its issuer is %s", server, ErrNoSignIn, term.Printable(m.Issuer))
+	}
+	for _, address := range []string{m.Authorize, m.Token, m.Device, m.Revoke} {
+		if err := sameOrigin(server, address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameOrigin checks that an address that a server has named is one of the server.
+func sameOrigin(server, address string) error {
+	u, err := url.Parse(address)
+	own, ownErr := url.Parse(server)
+	if err != nil || ownErr != nil || u.User != nil || origin(u) != origin(own) {
+		return fmt.Errorf("%s: the server names an address of another server: %s; ask its administrator to correct its key base_url",
+			server, term.Printable(address))
+	}
+	return nil
+}
+
+// config returns the OAuth 2.0 client for a server.
+func (m metadata) config() *oauth2.Config {
+	return &oauth2.Config{ClientID: clientID, Endpoint: oauth2.Endpoint{
+		AuthURL: m.Authorize, TokenURL: m.Token, DeviceAuthURL: m.Device, AuthStyle: oauth2.AuthStyleInParams,
+	}}
+}
+
+// with returns a context in which package oauth2 asks a server.
+func (s *Logins) with(ctx context.Context, server string) context.Context {
+	return context.WithValue(ctx, oauth2.HTTPClient, s.client(server))
+}
+
+// device is the parameter with the name of this machine.
+func (s *Logins) device() oauth2.AuthCodeOption {
+	name := s.Machine
+	if name == "" {
+		name, _ = os.Hostname() // the name is for people: none is better than an error
+	}
+	letters := []rune(term.Printable(name))
+	return oauth2.SetAuthURLParam(deviceName, string(letters[:min(len(letters), maxDevice)]))
+}
+
+// away says that a server does not answer.
+func away(ctx context.Context, server string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%s: %w: %w", server, ErrAway, endpoint.Describe(err))
+}
+
+// refusal gives an error of package oauth2 its meaning: away; or refused, with what the server
+// says. refused is ErrSignIn or ErrDenied.
+func refusal(ctx context.Context, server string, refused, err error) error {
+	answer, answered := errors.AsType[*oauth2.RetrieveError](err)
+	if !answered {
+		return away(ctx, server, err)
+	}
+	status := answer.Response.StatusCode
+	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
+		return away(ctx, server, fmt.Errorf("it answers with status %d", status))
+	}
+	text := fmt.Sprintf("status %d", status)
+	if answer.ErrorCode != "" {
+		text = strings.TrimSpace(term.PrintableText(answer.ErrorCode+" "+answer.ErrorDescription, 200))
+	}
+	if refused != ErrDenied && answer.ErrorCode != "invalid_grant" {
+		return away(ctx, server, fmt.Errorf("it answers with %s", text)) // not a word about the login
+	}
+	return fmt.Errorf("%s: %w: the server says %s", server, refused, text)
+}
+
+// secrets are the tokens of a login, as a keyring has them.
+type secrets struct {
+	Access     string    `json:"access_token"`
+	AccessEnds time.Time `json:"access_ends"`
+	Refresh    string    `json:"refresh_token"`
+}
+
+// read reads the answer of a server to a sign-in or a refresh, which has all that the contract
+// of these servers says, into l and secrets.
+func (l *Login) read(token *oauth2.Token) (k secrets, err error) {
+	k = secrets{token.AccessToken, token.Expiry.UTC(), token.RefreshToken}
+	if !isPlain(k.Access) || !isPlain(k.Refresh) || token.Expiry.IsZero() || token.Type() != "Bearer" {
+		return k, fmt.Errorf("%s: %w: its answer has no tokens that this version understands", l.Server, ErrNoSignIn)
+	}
+	if name, ok := token.Extra("name").(string); ok && len(name) <= maxPerson {
+		l.Person = name
+	}
+	if id, ok := token.Extra("login_id").(string); ok && len(id) <= maxPerson {
+		l.ID = id
+	}
+	if seconds, ok := token.Extra("refresh_expires_in").(float64); ok && seconds > 0 && seconds < 1e10 {
+		l.Ends = time.Now().Add(time.Duration(seconds) * time.Second).UTC().Truncate(time.Second)
+	}
+	l.Ended = false
+	return k, nil
+}
+
+// isPlain reports whether a token can stand in a header field and on a line.
+func isPlain(token string) bool {
+	for _, c := range []byte(token) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return token != "" && len(token) <= keyring.MaxSecret/4
+}
+
+// revoke ends a login at its server, by one of its tokens (RFC 7009).
+func (s *Logins) revoke(ctx context.Context, server, token string) error {
+	m, err := s.discover(ctx, server)
+	if err != nil {
+		return err
+	}
+	body := url.Values{"token": {token}, "client_id": {clientID}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.Revoke, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := s.client(server).Do(req)
+	if err != nil {
+		return away(ctx, server, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("%s: %w: it answers with status %d", server, ErrAway, resp.StatusCode)
+	}
+	return nil
+}
