@@ -189,8 +189,10 @@ func (s *Setup) check() error {
 	if s.Token == "" || strings.ContainsAny(s.Token, " \t\"'\\") || hasControl(s.Token) {
 		return errors.New("the access token cannot be written into configuration files")
 	}
-	if strings.ContainsAny(s.Machine.Program, "\"'`$") || hasControl(s.Machine.Program) {
-		return fmt.Errorf("%q cannot be written into configuration files: move symdepot to a folder without quotes in its path", s.Machine.Program)
+	for _, path := range []string{s.Machine.Program, s.Machine.Own} {
+		if strings.ContainsAny(path, "\"'`$") || hasControl(path) {
+			return fmt.Errorf("%q cannot be written into configuration files: a path without quotes and $ is needed", path)
+		}
 	}
 	return nil
 }

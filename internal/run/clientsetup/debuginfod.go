@@ -138,11 +138,7 @@ func debuginfod(_ context.Context, s *Setup) (f Finding, err error) {
 		return f, err
 	}
 	f.Edits, f.Then = append(f.Edits, service...), then
-	f.Notes = append(f.Notes, "new sessions have the settings; in this one: . "+quoted(e.Path))
-	if !strings.HasSuffix(e.Path, ".fish") {
-		return f, nil
-	}
-	f.Notes[len(f.Notes)-1] = "new sessions have the settings; in this one: source " + quoted(e.Path)
+	f.Notes = append(f.Notes, "new sessions have the settings; run `. "+quoted(e.Path)+"` for this one")
 	return f, nil
 }
 
@@ -159,6 +155,8 @@ func (m *Machine) hasSystemd() bool {
 	return m.System == "linux" && err == nil
 }
 
+const everyServer = "The headers file goes to every server of DEBUGINFOD_URLS: it is not set where another server is named."
+
 // shellEdit returns the change of the file that the login shell of the user reads. The lines
 // set nothing where another server is named: the token would go there too.
 func (s *Setup) shellEdit() (Edit, error) {
@@ -166,14 +164,17 @@ func (s *Setup) shellEdit() (Edit, error) {
 	shell := filepath.Base(m.Getenv("SHELL"))
 	if shell == "fish" {
 		return wholeFile(filepath.Join(m.Config, "fish", "conf.d", "symdepot.fish"), "# Written by symdepot login --configure.\n"+
-			"# The headers file goes to every server of DEBUGINFOD_URLS: nothing is set where another one is named.\n"+
+			"# "+everyServer+"\n"+
 			"if test -z \"$DEBUGINFOD_URLS\"; or test \"$DEBUGINFOD_URLS\" = '"+s.Server+"'\n"+
-			"    set -gx DEBUGINFOD_URLS '"+s.Server+"'\n    set -gx DEBUGINFOD_HEADERS_FILE '"+m.headersFile()+"'\nend\n")
+			"    set -gx DEBUGINFOD_URLS '"+s.Server+"'\n    set -gx DEBUGINFOD_HEADERS_FILE '"+m.headersFile()+"'\n"+
+			"else if test \"$DEBUGINFOD_HEADERS_FILE\" = '"+m.headersFile()+"'\n    set -e DEBUGINFOD_HEADERS_FILE\nend\n")
 	}
 	return s.blockEdit(m.loginFile(shell), block{comment: "#", lines: []string{
-		"# The headers file goes to every server of DEBUGINFOD_URLS: nothing is set where another one is named.",
+		"# " + everyServer,
 		`if [ -z "${DEBUGINFOD_URLS:-}" ] || [ "$DEBUGINFOD_URLS" = '` + s.Server + `' ]; then`,
 		"    export DEBUGINFOD_URLS='" + s.Server + "' DEBUGINFOD_HEADERS_FILE='" + m.headersFile() + "'",
+		`elif [ "${DEBUGINFOD_HEADERS_FILE:-}" = '` + m.headersFile() + `' ]; then`,
+		"    unset DEBUGINFOD_HEADERS_FILE",
 		"fi",
 	}})
 }

@@ -73,7 +73,8 @@ func windowsDebuggers(_ context.Context, s *Setup) (f Finding, err error) {
 	for _, dir := range found {
 		folders, err := m.providerFolders(dir)
 		if err != nil {
-			return f, err
+			f.Notes = append(f.Notes, err.Error())
+			continue
 		}
 		to, why := m.choose(folders)
 		if why != "" {
