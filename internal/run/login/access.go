@@ -176,8 +176,9 @@ func (s *Logins) ended(ctx context.Context, l Login, store keyring.Store) error 
 	return errors.Join(err, s.put(ctx, l))
 }
 
-// Forget drops the access token that is kept for a server, so that the next Access refreshes.
-func (s *Logins) Forget(ctx context.Context, server string) error {
+// Forget drops the access token that is kept for a server, if it is this token or if token is
+// empty, so that the next Access refreshes.
+func (s *Logins) Forget(ctx context.Context, server, token string) error {
 	l, err := s.Find(server)
 	if err != nil || l.KeptIn == KeptInFile {
 		return err
@@ -194,6 +195,9 @@ func (s *Logins) Forget(ctx context.Context, server string) error {
 	k, err := get(ctx, store, l.Server)
 	if err != nil {
 		return again(l.Server, err)
+	}
+	if token != "" && token != k.Access {
+		return nil
 	}
 	k.AccessEnds = time.Time{}
 	return put(ctx, store, l.Server, k)

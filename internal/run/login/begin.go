@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/oauth2"
 
-	"github.com/symdepot/symdepot/internal/base/endpoint"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/run/keyring"
 )
@@ -155,28 +154,14 @@ func readToken(file string) (string, error) {
 
 // me asks a server whose a token is.
 func (s *Logins) me(ctx context.Context, server, token string) (who wire.Me, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+wire.MePath, nil)
-	if err != nil {
-		return who, err
-	}
-	req.Header.Set("Authorization", wire.Bearer+" "+token)
-	resp, err := s.client(server).Do(req)
-	if err != nil {
-		return who, away(ctx, server, err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	status, body, err := s.send(ctx, server, http.MethodGet, server+wire.MePath, nil, token)
 	switch {
 	case err != nil:
-		return who, away(ctx, server, err)
-	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
+		return who, err
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return who, fmt.Errorf("%s: %w: the server does not know the token, or it was revoked or has expired", server, ErrDenied)
-	case resp.StatusCode/100 == 3:
-		return who, fmt.Errorf("%s: %w: it answers with a %s", server, ErrNoSignIn, endpoint.Redirected(resp))
-	case resp.StatusCode != http.StatusOK:
-		return who, away(ctx, server, fmt.Errorf("it answers with status %d", resp.StatusCode))
-	case json.Unmarshal(b, &who) != nil:
-		return who, fmt.Errorf("%s: %w: its answer is not that of a symdepot server", server, ErrNoSignIn)
+	case status != http.StatusOK || json.Unmarshal(body, &who) != nil:
+		return who, fmt.Errorf("%s: %w: its answer is not that of a symdepot server (status %d)", server, ErrNoSignIn, status)
 	case who.Anonymous:
 		return who, fmt.Errorf("%s: %w: the server takes no account of the token", server, ErrDenied)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -55,10 +54,8 @@ func await(ctx context.Context, conf *oauth2.Config, request *oauth2.DeviceAuthR
 		if err == nil || ctx.Err() != nil || !time.Now().Before(request.Expiry) {
 			return token, err
 		}
-		if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-			if status := answer.Response.StatusCode; status < http.StatusInternalServerError && status != http.StatusTooManyRequests {
-				return nil, err
-			}
+		if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok && !isAway(answer.Response.StatusCode) {
+			return nil, err
 		}
 		request.Interval = max(request.Interval, 5) + 5 // section 3.5
 	}

@@ -197,23 +197,36 @@ func (s *Logins) change(ctx context.Context, by func([]Login) []Login) error {
 
 // lock waits until no other process of the user works on a login, or on the list.
 func (s *Logins) lock(ctx context.Context, what string) (unlock func(), err error) {
-	if err := durable.MkdirAll(s.secretsDir(), 0o700); err != nil {
-		return nil, err
-	}
-	name := keyring.File{Dir: s.secretsDir()}.Path(what) + ".lock"
 	waiting, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
-	f, err := durable.AwaitLock(waiting, name)
-	switch {
-	case ctx.Err() != nil:
-		if err == nil {
-			_ = f.Close()
-		}
-		return nil, context.Cause(ctx)
-	case errors.Is(err, durable.ErrLocked):
-		return nil, fmt.Errorf("%s: another symdepot has this lock for more than %v; end it, and try again", name, lockTime)
-	case err != nil:
-		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
+	unlock, _, err = s.turn(waiting, what)
+	if errors.Is(err, durable.ErrLocked) && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w for more than %v; end it, and try again", err, lockTime)
 	}
-	return func() { _ = f.Close() }, nil
+	return unlock, err
+}
+
+// Turn waits until no other process of the user signs in to a server; waited says that one did.
+// done gives the turn to the next. A person then is asked by one process at a time.
+func (s *Logins) Turn(ctx context.Context, server string) (done func(), waited bool, err error) {
+	if server, err = Canonical(server); err != nil {
+		return nil, false, err
+	}
+	return s.turn(ctx, "sign-in "+server)
+}
+
+// turn locks the file of a thing.
+func (s *Logins) turn(ctx context.Context, what string) (unlock func(), waited bool, err error) {
+	if err := durable.MkdirAll(s.secretsDir(), 0o700); err != nil {
+		return nil, false, err
+	}
+	name := keyring.File{Dir: s.secretsDir()}.Path(what) + ".lock"
+	f, err := durable.LockFile(name)
+	if waited = errors.Is(err, durable.ErrLocked); waited {
+		f, err = durable.AwaitLock(ctx, name)
+	}
+	if err != nil {
+		return nil, waited, fmt.Errorf("%s: %w", name, err)
+	}
+	return func() { _ = f.Close() }, waited, nil
 }

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/endpoint"
 	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/run/keyring"
 )
 
@@ -40,50 +42,89 @@ type metadata struct {
 	NamesIssuer bool `json:"authorization_response_iss_parameter_supported"`
 }
 
-// agent names the program in each request.
-type agent struct{ http.RoundTripper }
+// whole is the transport of requests to one server. Each request ends within requestTime, body and
+// all, or with ctx: package oauth2 neither closes all bodies, nor gives all requests a context.
+type whole struct {
+	ctx  context.Context
+	next http.RoundTripper
+}
 
-func (a agent) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
+func (t whole) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	r = r.Clone(ctx)
 	r.Header.Set("User-Agent", "symdepot login")
-	return a.RoundTripper.RoundTrip(r)
+	resp, err := t.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && len(b) > maxAnswer {
+		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(b))
+	return resp, err
 }
 
 // client returns the HTTP client for a server. It follows no redirect: what is sent is for this
 // server only.
-func (s *Logins) client(server string) *http.Client {
+func (s *Logins) client(ctx context.Context, server string) *http.Client {
 	c := *s.HTTP(server)
-	if c.Transport == nil {
-		c.Transport = http.DefaultTransport
+	next := c.Transport
+	if next == nil {
+		next = http.DefaultTransport
 	}
-	c.Transport = agent{c.Transport}
+	c.Transport = whole{ctx, next}
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.Timeout = requestTime
 	return &c
+}
+
+// send sends a request to a server: with a form, or with a bearer token, or with neither. The
+// error is ErrAway if the server does not answer now, and ErrNoSignIn if it sends elsewhere.
+func (s *Logins) send(ctx context.Context, server, method, address string, form url.Values, bearer string) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if bearer != "" {
+		req.Header.Set("Authorization", wire.Bearer+" "+bearer)
+	}
+	resp, err := s.client(ctx, server).Do(req)
+	if err != nil {
+		return 0, nil, away(ctx, server, err)
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return 0, nil, away(ctx, server, err)
+	case resp.StatusCode/100 == 3:
+		return 0, nil, fmt.Errorf("%s: %w: it answers with a redirect to %s; use the address that it sends to, if that is right",
+			server, ErrNoSignIn, term.Printable(resp.Header.Get("Location")))
+	case isAway(resp.StatusCode):
+		return 0, nil, away(ctx, server, fmt.Errorf("it answers with status %d", resp.StatusCode))
+	}
+	return resp.StatusCode, body, nil
+}
+
+// isAway reports whether a status says that a server does not answer now.
+func isAway(status int) bool {
+	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
 }
 
 // discover asks a server how it signs in.
 func (s *Logins) discover(ctx context.Context, server string) (m metadata, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+metadataPath, nil)
+	status, body, err := s.send(ctx, server, http.MethodGet, server+metadataPath, nil, "")
 	if err != nil {
 		return m, err
 	}
-	req.Header.Set("Accept", "application/json")
-	resp, err := s.client(server).Do(req)
-	if err != nil {
-		return m, away(ctx, server, err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	switch {
-	case err != nil:
-		return m, away(ctx, server, err)
-	case resp.StatusCode/100 == 3:
-		return m, fmt.Errorf("%s: %w: it answers with a %s", server, ErrNoSignIn,
-			strings.Replace(endpoint.Redirected(resp), "--server", "symdepot login", 1))
-	case resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests:
-		return m, away(ctx, server, fmt.Errorf("it answers with status %d", resp.StatusCode))
-	case resp.StatusCode != http.StatusOK || json.Unmarshal(b, &m) != nil:
+	if status != http.StatusOK || json.Unmarshal(body, &m) != nil {
 		return m, fmt.Errorf("%s: %w: it asks for no credentials, or is another program or an older version; "+
 			"if it wants a token, use `symdepot login %s --token-file FILE`", server, ErrNoSignIn, server)
 	}
@@ -127,7 +168,7 @@ func (m metadata) config() *oauth2.Config {
 
 // with returns a context in which package oauth2 asks a server.
 func (s *Logins) with(ctx context.Context, server string) context.Context {
-	return context.WithValue(ctx, oauth2.HTTPClient, s.client(server))
+	return context.WithValue(ctx, oauth2.HTTPClient, s.client(ctx, server))
 }
 
 // device is the parameter with the name of this machine.
@@ -156,7 +197,7 @@ func refusal(ctx context.Context, server string, refused, err error) error {
 		return away(ctx, server, err)
 	}
 	status := answer.Response.StatusCode
-	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
+	if isAway(status) {
 		return away(ctx, server, fmt.Errorf("it answers with status %d", status))
 	}
 	text := fmt.Sprintf("status %d", status)
@@ -212,19 +253,9 @@ func (s *Logins) revoke(ctx context.Context, server, token string) error {
 	if err != nil {
 		return err
 	}
-	body := url.Values{"token": {token}, "client_id": {clientID}}.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.Revoke, strings.NewReader(body))
-	if err != nil {
-		return err
+	status, _, err := s.send(ctx, server, http.MethodPost, m.Revoke, url.Values{"token": {token}, "client_id": {clientID}}, "")
+	if err == nil && status/100 != 2 {
+		err = fmt.Errorf("%s: %w: it answers with status %d", server, ErrAway, status)
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	resp, err := s.client(server).Do(req)
-	if err != nil {
-		return away(ctx, server, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("%s: %w: it answers with status %d", server, ErrAway, resp.StatusCode)
-	}
-	return nil
+	return err
 }
