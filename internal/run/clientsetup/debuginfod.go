@@ -151,8 +151,11 @@ func quoted(path string) string {
 
 // hasSystemd reports whether the systemd of this machine manages the sessions of users.
 func (m *Machine) hasSystemd() bool {
+	if m.System != "linux" {
+		return false
+	}
 	_, err := m.Look("systemctl")
-	return m.System == "linux" && err == nil
+	return err == nil
 }
 
 const everyServer = "The headers file goes to every server of DEBUGINFOD_URLS: it is not set where another server is named."

@@ -175,12 +175,13 @@ func (r *Records) WithTokens() ([]string, error) {
 // is no longer as it was when the change was planned is not changed.
 func (r *Records) Apply(ctx context.Context, edits []Edit) error {
 	return r.locked(ctx, func(list *[]*entry) (bool, error) {
+		stood, err := json.Marshal(*list)
+		if err != nil {
+			return false, err
+		}
 		for i, e := range edits {
 			if err := r.apply(list, e); err != nil {
-				for _, done := range slices.Backward(edits[:i+1]) {
-					err = errors.Join(err, r.takeBack(list, done))
-				}
-				return true, err
+				return true, errors.Join(err, r.takeBack(list, edits[:i+1], stood))
 			}
 		}
 		return true, nil
@@ -236,33 +237,45 @@ func (r *Records) apply(list *[]*entry, e Edit) error {
 	return durable.ReplaceFile(e.Path, e.After, perm)
 }
 
-// takeBack undoes a change that was made a moment ago.
-func (r *Records) takeBack(list *[]*entry, e Edit) error {
-	i := slices.IndexFunc(*list, func(x *entry) bool { return x.Path == e.Path })
-	if i < 0 {
-		return nil
-	}
-	x := (*list)[i]
-	now, _, err := content(e.Path)
-	if err != nil {
-		return err
-	}
-	if e.Existed && len(x.Written) > 1 { // it had a record before
-		x.Uses = slices.DeleteFunc(x.Uses, func(u use) bool { return u == (use{Server: e.server, Target: e.Target, Form: e.form}) })
-		x.Written = lastTwo(x.Written, sum(e.Before))
-		if bytes.Equal(now, e.Before) {
-			return nil
+// takeBack undoes changes that were made a moment ago; the last of them may have failed. stood is
+// the list of records before them.
+func (r *Records) takeBack(list *[]*entry, edits []Edit, stood []byte) error {
+	var errs []error
+	for _, e := range slices.Backward(edits) {
+		i := slices.IndexFunc(*list, func(x *entry) bool { return x.Path == e.Path })
+		now, _, err := content(e.Path)
+		switch {
+		case i < 0 || err != nil: // nothing was done to it
+			errs = append(errs, err)
+		case e.Existed && !bytes.Equal(now, e.Before):
+			errs = append(errs, durable.ReplaceFile(e.Path, e.Before, 0o600))
+		case !e.Existed:
+			errs = append(errs, removeFile((*list)[i]))
 		}
-		return durable.ReplaceFile(e.Path, e.Before, 0o600)
 	}
-	if e.Existed && bytes.Equal(now, e.Before) { // it could not be written
-		*list = slices.Delete(*list, i, i+1)
-		return r.forget(x, false)
+	made := *list
+	*list = nil
+	if err := json.Unmarshal(stood, list); err != nil {
+		return errors.Join(append(errs, err)...)
 	}
-	if err := r.putBack(x); err != nil {
+	for _, x := range made {
+		if !slices.ContainsFunc(*list, func(old *entry) bool { return old.Before == x.Before }) {
+			errs = append(errs, r.forget(x, false))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeFile removes a file, and the folders that were made for it.
+func removeFile(x *entry) error {
+	if err := durable.Remove(x.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	*list = slices.Delete(*list, i, i+1)
+	for _, dir := range slices.Backward(x.Folders) {
+		if os.Remove(dir) != nil { // somebody else has files there
+			break
+		}
+	}
 	return nil
 }
 
@@ -296,15 +309,7 @@ func missingFolders(dir string) []string {
 // putBack restores what stood in a file before its first change.
 func (r *Records) putBack(x *entry) error {
 	if !x.Existed {
-		if err := durable.Remove(x.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		for _, dir := range slices.Backward(x.Folders) {
-			if os.Remove(dir) != nil { // somebody else has files there
-				break
-			}
-		}
-		return nil
+		return removeFile(x)
 	}
 	kept := filepath.Join(r.dir, filepath.Base(x.Before))
 	before, err := os.ReadFile(kept)
