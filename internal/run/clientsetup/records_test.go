@@ -72,6 +72,39 @@ func (p *place) write(name, text string, perm fs.FileMode) string {
 	return path
 }
 
+// link makes a symbolic link, and reports whether it is one: on Windows that needs a right, and
+// Wine has none.
+func link(t *testing.T, to, path string) bool {
+	t.Helper()
+	err := os.Symlink(to, path)
+	info, statErr := os.Lstat(path)
+	if err == nil && statErr == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return true
+	}
+	if runtime.GOOS != "windows" {
+		t.Fatal(err, statErr)
+	}
+	_ = os.Remove(path) // what Wine has made
+	return false
+}
+
+// netrcName is the name of .netrc on this system.
+func netrcName() string {
+	if runtime.GOOS == "windows" {
+		return "_netrc"
+	}
+	return ".netrc"
+}
+
+// netrcMachine is a machine of this system without a service manager.
+func netrcMachine(home string) Machine {
+	m := Machine{System: "freebsd", Home: home}
+	if runtime.GOOS == "windows" {
+		m.System = runtime.GOOS
+	}
+	return m
+}
+
 // block is the change that gives a file a line for a server.
 func (p *place) block(server, name, line string) Edit {
 	p.t.Helper()
@@ -140,11 +173,8 @@ func TestUndo(t *testing.T) {
 	p := newPlace(t)
 	p.write(".profile", "a\nb", 0o640)
 	p.write("real", "mine\n", 0o600)
-	if err := os.Symlink("real", filepath.Join(p.home, ".gdbinit")); err != nil {
-		if runtime.GOOS != "windows" {
-			t.Fatal(err)
-		}
-		p.write(".gdbinit", "mine\n", 0o600) // links need a right there
+	if !link(t, "real", filepath.Join(p.home, ".gdbinit")) {
+		p.write(".gdbinit", "mine\n", 0o600)
 	}
 	before := tree(t, p.home)
 	whole, err := wholeFile(filepath.Join(p.home, "new", "folder", "file"), "text\n")
@@ -289,12 +319,12 @@ func TestUndoAfterCrash(t *testing.T) {
 // TestRefresh: a new token comes into the files that have one, and nothing else changes there.
 func TestRefresh(t *testing.T) {
 	p := newPlace(t)
-	p.write(".netrc", "machine a login b password c\n", 0o600)
+	p.write(netrcName(), "machine a login b password c\n", 0o600)
 	before := tree(t, p.home)
 	old, next := "sd_"+strings.Repeat("o", 43), "sd_"+strings.Repeat("n", 43)
 	headers := Edit{Path: filepath.Join(p.home, "headers"), After: headersText(nil, old), Target: "debuginfod", server: here,
 		form: formHeaders, whole: true, private: true}
-	f, err := netrc(t.Context(), &Setup{Server: here, Token: old, Machine: Machine{System: "plan9", Home: p.home}})
+	f, err := netrc(t.Context(), &Setup{Server: here, Token: old, Machine: netrcMachine(p.home)})
 	if err != nil || len(f.Edits) != 1 {
 		t.Fatalf("%v, %v; want one change", f, err)
 	}
@@ -311,7 +341,7 @@ func TestRefresh(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"headers", ".netrc"} {
+	for _, name := range []string{"headers", netrcName()} {
 		if got := p.content(name); strings.Count(got, next) != 1 || strings.Contains(got, old) {
 			t.Errorf("%s has %q", name, got)
 		}
@@ -319,7 +349,7 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("%s: %v, %v; want mode 0600", name, info.Mode(), err)
 		}
 	}
-	if got := p.content(".netrc"); !strings.HasPrefix(got, "# >>> ") || !strings.HasSuffix(got, "machine a login b password c\n") {
+	if got := p.content(netrcName()); !strings.HasPrefix(got, "# >>> ") || !strings.HasSuffix(got, "machine a login b password c\n") {
 		t.Errorf(".netrc has %q, want the block before the rest", got)
 	}
 	p.undo(here)
@@ -327,14 +357,14 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("after\n%sbefore\n%s", after, before)
 	}
 	// What a person has taken out, or added, stays so.
-	f.Edits[0].Before = []byte(p.content(".netrc"))
+	f.Edits[0].Before = []byte(p.content(netrcName()))
 	p.apply(headers, f.Edits[0])
-	p.write(".netrc", "machine a login b password c\n", 0o600)
+	p.write(netrcName(), "machine a login b password c\n", 0o600)
 	p.write("headers", "X-Mine: 1\n"+p.content("headers"), 0o600)
 	if err := p.Refresh(t.Context(), here, next); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.content(".netrc"); got != "machine a login b password c\n" {
+	if got := p.content(netrcName()); got != "machine a login b password c\n" {
 		t.Errorf(".netrc has %q", got)
 	}
 	if got, want := p.content("headers"), "X-Mine: 1\nAuthorization: Bearer "+next+"\n"; got != want {
