@@ -142,19 +142,27 @@ func Targets() []Target {
 	}
 }
 
+// CheckNames returns an error, which names the targets, if there is none of a name.
+func CheckNames(names []string) error {
+	var known []string
+	for _, t := range Targets() {
+		known = append(known, t.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("there is no target %q; the targets are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
 // Plan asks targets what they would change: the named ones, or all that need not be named.
 func (s *Setup) Plan(ctx context.Context, only []string) ([]Finding, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	var known []string
-	for _, t := range Targets() {
-		known = append(known, t.Name)
-	}
-	for _, name := range only {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no target %q; the targets are %s", name, strings.Join(known, ", "))
-		}
+	if err := CheckNames(only); err != nil {
+		return nil, err
 	}
 	var out []Finding
 	for _, t := range Targets() {

@@ -44,6 +44,9 @@ func (c Setup) check(l Login) error {
 	case c.Undo && len(c.Only) > 0:
 		return term.UsageError("--undo puts back all that was set up for the server; it takes no --only")
 	}
+	if err := clientsetup.CheckNames(c.Only); err != nil {
+		return term.UsageError("--only: " + err.Error())
+	}
 	return nil
 }
 
@@ -92,14 +95,14 @@ func (l Login) configure(a Console, all *login.Logins) error {
 	}
 	found, err := s.Plan(a.Ctx, l.Only)
 	if err != nil {
-		return term.UsageError(err.Error())
+		return err
 	}
 	return l.carryOut(a, all, machine, found)
 }
 
 // carryOut shows what was found, asks, and makes the changes: all that was agreed to, at the end.
 func (l Login) carryOut(a Console, all *login.Logins, machine clientsetup.Machine, found []clientsetup.Finding) error {
-	canAsk := term.IsTerminal(a.Stdin) && term.IsTerminal(a.Stderr)
+	canAsk := term.IsTerminal(a.Stdin)
 	dry, refused := l.DryRun, false
 	if !dry && !l.Yes && !canAsk {
 		for _, f := range found {
