@@ -128,3 +128,60 @@ func TestIDTokenRunner(t *testing.T) {
 		s.Close()
 	}
 }
+
+// TestCredentialOrder: which credential a command sends, of those there are; and what a refusal
+// says then.
+func TestCredentialOrder(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { problem(w, http.StatusUnauthorized, "credentials") }))
+	defer srv.Close()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("of the file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	login := func(server string) (func() (string, error), error) {
+		if server != srv.URL {
+			t.Errorf("asked for the login of %s", server)
+		}
+		return func() (string, error) { return "of the login", nil }, nil
+	}
+	none := func(string) (func() (string, error), error) { return nil, nil }
+	broken := errors.New("the list is damaged")
+	for name, tt := range map[string]struct {
+		file, env, ci string
+		login         LoginToken
+		want, hint    string
+		err           error
+	}{
+		"file":      {file: file, env: "of the variable", ci: someJWT, login: login, want: "of the file", hint: "does not know the token"},
+		"variable":  {env: "of the variable", login: login, want: "of the variable", hint: "does not know the token"},
+		"login":     {login: login, want: "of the login", hint: "sign in again with symdepot login " + srv.URL},
+		"no login":  {login: none, hint: "sign in with symdepot login " + srv.URL},
+		"no logins": {hint: "sign in with symdepot login " + srv.URL},
+		"damaged":   {login: func(string) (func() (string, error), error) { return nil, broken }, err: broken},
+	} {
+		env := map[string]string{TokenVariable: tt.env, idTokenVariable: tt.ci}
+		p, err := NewPusher(srv.URL, tt.file, func(k string) string { return env[k] }, plainClient, tt.login)
+		if !errors.Is(err, tt.err) {
+			t.Errorf("%s: %v, want %v", name, err, tt.err)
+		}
+		if err != nil {
+			continue
+		}
+		if token, err := p.Token(); token != tt.want || err != nil {
+			t.Errorf("%s: token %q, %v; want %q", name, token, err, tt.want)
+		}
+		if _, err := p.Limits(t.Context()); !errors.Is(err, ErrCredentials) || !strings.Contains(err.Error(), tt.hint) {
+			t.Errorf("%s: %v, want %q", name, err, tt.hint)
+		}
+	}
+	// A CI job's own token goes before the login of its machine.
+	env := map[string]string{idTokenVariable: someJWT}
+	p, err := NewPusher(srv.URL, "", func(k string) string { return env[k] }, plainClient, login)
+	if err != nil || p.Hint != "" {
+		t.Fatalf("a CI job: %v, hint %q", err, p.Hint)
+	}
+	if token, err := p.Token(); token != "" || !errors.Is(err, ErrCredentials) {
+		t.Errorf("a CI job: token %q, %v; want the refusal of its id token", token, err)
+	}
+}

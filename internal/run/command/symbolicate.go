@@ -78,9 +78,9 @@ func (c lookupCmd) places(a *session) error {
 	var list []symbolicate.Printed
 	if c.Server != "" {
 		var answer symbolicate.V5Answer
-		p, err := pusher(a.Console, c.Server, c.TokenFile)
-		if err != nil {
-			return err
+		p, wrong := pusher(a.Console, c.Server, c.TokenFile)
+		if wrong != nil {
+			return wrong
 		}
 		if err = p.Symbolicate(a.Ctx, symbolicate.V5Request(places), &answer); err == nil {
 			list, err = symbolicate.PrintedOf(places, answer)

@@ -146,8 +146,7 @@ func (c *callback) read(q url.Values) answer {
 	case named && iss != c.issuer, !named && c.needsIssuer:
 		return answer{err: fmt.Errorf("%w: the browser's answer is that of another server, %q", ErrDenied, iss)}
 	case q.Has("error"):
-		text := term.PrintableText(q.Get("error")+" "+q.Get("error_description"), 200)
-		return answer{err: fmt.Errorf("%w: the server says %s", ErrDenied, text)}
+		return answer{err: fmt.Errorf("%w: the server says %s", ErrDenied, said(q.Get("error"), q.Get("error_description")))}
 	case q.Get("code") == "":
 		return answer{err: errors.Join(ErrDenied, errors.New("the browser's answer has no code"))}
 	}

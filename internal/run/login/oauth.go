@@ -124,11 +124,17 @@ func (s *Logins) discover(ctx context.Context, server string) (m metadata, err e
 	if err != nil {
 		return m, err
 	}
-	if status != http.StatusOK || json.Unmarshal(body, &m) != nil {
-		return m, fmt.Errorf("%s: %w: it asks for no credentials, or is another program or an older version; "+
-			"if it wants a token, use `symdepot login %s --token-file FILE`", server, ErrNoSignIn, server)
+	var refused struct {
+		Description string `json:"error_description"`
 	}
-	return m, m.check(server)
+	switch {
+	case status == http.StatusOK && json.Unmarshal(body, &m) == nil:
+		return m, m.check(server)
+	case json.Unmarshal(body, &refused) == nil && refused.Description != "":
+		return m, fmt.Errorf("%s: %w: it says: %s", server, ErrNoSignIn, term.PrintableText(refused.Description, 200))
+	}
+	return m, fmt.Errorf("%s: %w: it is another program, or an older version (status %d); if it wants a token, use `symdepot login %s --token-file FILE`",
+		server, ErrNoSignIn, status, server)
 }
 
 // check checks that a server speaks for itself only: each address has its origin.
@@ -202,12 +208,17 @@ func refusal(ctx context.Context, server string, refused, err error) error {
 	}
 	text := fmt.Sprintf("status %d", status)
 	if answer.ErrorCode != "" {
-		text = strings.TrimSpace(term.PrintableText(answer.ErrorCode+" "+answer.ErrorDescription, 200))
+		text = said(answer.ErrorCode, answer.ErrorDescription)
 	}
 	if refused != ErrDenied && answer.ErrorCode != "invalid_grant" {
 		return away(ctx, server, fmt.Errorf("it answers with %s", text)) // not a word about the login
 	}
 	return fmt.Errorf("%s: %w: the server says %s", server, refused, text)
+}
+
+// said is an error of OAuth 2.0 as text.
+func said(code, description string) string {
+	return term.PrintableText(strings.TrimSuffix(code+": "+description, ": "), 200)
 }
 
 // secrets are the tokens of a login, as a keyring has them.
