@@ -245,6 +245,9 @@ func (c Logout) Run(a Console) error {
 		default:
 			fmt.Fprintf(a.Stdout, "The login for %s has ended.\n", l.Server)
 		}
+		if err == nil {
+			failed = errors.Join(failed, stillSetUp(a, all, l.Server))
+		}
 	}
 	return meaning(failed)
 }

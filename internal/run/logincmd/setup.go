@@ -236,6 +236,15 @@ func (l Login) refresh(a Console, all *login.Logins) error {
 	return err
 }
 
+// stillSetUp tells who ends a login that debuggers are set up to use it.
+func stillSetUp(a Console, all *login.Logins, server string) error {
+	list, err := records(all).Servers()
+	if slices.Contains(list, server) {
+		a.say("Debuggers are still set up for it; to put back what stood before: symdepot login %s --configure --undo", server)
+	}
+	return err
+}
+
 // keepFresh lets each refresh of a login renew the files with its token.
 func keepFresh(all *login.Logins) {
 	all.Refreshed = func(ctx context.Context, server, token string) {
