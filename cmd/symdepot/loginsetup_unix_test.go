@@ -268,11 +268,26 @@ func TestLoginProxy(t *testing.T) {
 	if text := said(); strings.Contains(text, "sd_") || !strings.Contains(text, s.url) {
 		t.Errorf("want the server, and no token, in\n%s", text)
 	}
-	again, _, stop := s.proxy("answers this user only")
+	// A proxy whose login cannot be used says why, and stores no miss.
+	s.depot = filepath.Join(s.work, "another depot") // which has nothing of before
+	again, said, stop := s.proxy("answers this user only")
 	if again != first {
 		t.Errorf("the second time at %s, the first at %s", again, first)
 	}
+	token := filepath.Join(s.work, "token")
+	kept := strings.TrimSpace(s.run(0, s.env(), "cat", token))
+	s.write(token, "sd_"+strings.Repeat("0", 43))
+	if got := s.run(0, s.env(), "curl", "-sS", "-w", "%{http_code}", again+path); !strings.HasSuffix(got, "404") {
+		t.Errorf("with a token that nobody has: %q, want status 404", got)
+	}
 	stop()
+	s.write(token, kept)
+	_, _, stop = s.proxy("answers this user only")
+	if got := s.run(0, s.env(), "curl", "-sS", again+path); got != string(s.program) {
+		t.Errorf("with a token again: %d bytes, want the program", len(got))
+	}
+	stop()
+	says(t, "the log", said(), "the login cannot be used: ", "put a new one there")
 	for _, args := range [][]string{{"--listen", "0.0.0.0:0"}, {"--bearer-file", "x"}, {"--socket", "x", "--listen", "127.0.0.1:0"}} {
 		s.run(2, s.env(), append([]string{"symdepot", "proxy", s.url}, args...)...)
 	}

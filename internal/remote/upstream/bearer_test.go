@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
 )
 
 // TestTokens: each request has the token of that moment, one that is refused is replaced once, and
@@ -78,7 +79,7 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	fails = errors.New("sign in again")
-	if _, err := get("/"); !errors.Is(err, fails) {
-		t.Errorf("without a token: %v, want %v", err, fails)
+	if _, err := get("/"); !errors.Is(err, fails) || fetch.ClassOf(err) != fetch.ClassBusy {
+		t.Errorf("without a token: %v of class %v, want %v, which is not remembered", err, fetch.ClassOf(err), fails)
 	}
 }

@@ -165,7 +165,7 @@ func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 		h.via = WithTicket(c.Transport, u.String())
 	}
 	if c.Credentials.Tokens != nil {
-		h.via = &bearer{base: c.Transport, server: u, tokens: c.Credentials.Tokens}
+		h.via = &bearer{name: c.Name, base: c.Transport, server: u, tokens: c.Credentials.Tokens}
 	}
 	h.headers.path = c.Credentials.HeadersFile
 	if _, err := h.headers.get(); err != nil {

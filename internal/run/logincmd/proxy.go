@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"sync"
 
 	"github.com/symdepot/symdepot/internal/base/glob"
 	"github.com/symdepot/symdepot/internal/base/term"
@@ -22,6 +23,9 @@ type Proxy struct {
 	socket string // the path of a Unix socket, in place of the address
 	stderr io.Writer
 	all    *login.Logins
+
+	mu   sync.Mutex
+	said string // the error of the last request, which was printed; guarded by mu
 }
 
 // NewProxy returns the proxy of the login for a server. It listens on an address of this machine;
@@ -65,7 +69,18 @@ func (p *Proxy) token(ctx context.Context, opt login.Options) (string, error) {
 
 // Tokens returns the access token for a request to the server; see upstream.Tokens.
 func (p *Proxy) Tokens(ctx context.Context, refused string) (string, error) {
-	return p.token(ctx, login.Options{PassOverCache: refused != "", Refused: refused})
+	token, err := p.token(ctx, login.Options{PassOverCache: refused != "", Refused: refused})
+	text := ""
+	if err != nil && ctx.Err() == nil {
+		text = err.Error()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if text != "" && text != p.said { // clients get 404: the user sees here why
+		fmt.Fprintln(p.stderr, "symdepot: the login cannot be used:", text)
+	}
+	p.said = text
+	return token, err
 }
 
 // Open opens the listener. It refuses other users of the machine.
