@@ -63,7 +63,7 @@ func (s *Logins) Access(ctx context.Context, server string, opt Options) (Access
 
 // serves reports whether the access token that is kept will do.
 func (k secrets) serves(opt Options) bool {
-	return time.Until(k.AccessEnds) >= leastLife && !(opt.PassOverCache && k.Access == opt.Refused)
+	return time.Until(k.AccessEnds) >= LeastLife && !(opt.PassOverCache && k.Access == opt.Refused)
 }
 
 func (l Login) access(k secrets) Access { return Access{k.Access, k.AccessEnds, l.Person} }
@@ -80,14 +80,18 @@ func (l Login) fromFile(opt Options) (Access, error) {
 	return Access{token, l.Ends, l.Person}, nil
 }
 
-// again says that the person must sign in again, where an error means that: there is no secret,
-// or not a login, or the server does not accept it.
+// again adds the next step to an error, where that is a new sign-in: there is no secret, or not a
+// login; the server does not accept it; or this session does not have the keyring.
 func again(server string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%s: %w: the keyring no longer has it", server, ErrSignIn)
 	}
-	if errors.Is(err, ErrSignIn) {
+	switch {
+	case errors.Is(err, ErrSignIn):
 		return fmt.Errorf("%w; sign in again with `symdepot login %s`", err, server)
+	case errors.Is(err, keyring.ErrAbsent):
+		return fmt.Errorf("the login for %s is in the keyring of the system: %w; for a login in a file, use `%s=%s symdepot login %s`",
+			server, err, keyring.Variable, keyring.NameFile, server)
 	}
 	return err
 }

@@ -114,7 +114,8 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		say(http.StatusMethodNotAllowed, "Not allowed", "This address is for the answer of a sign-in.")
 		return
 	case subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(c.state)) != 1:
-		say(http.StatusBadRequest, "Not this sign-in", "The answer belongs to another sign-in. Run symdepot login again, and use the address that it prints.")
+		say(http.StatusBadRequest, "Not this sign-in",
+			"The answer belongs to another sign-in. Run symdepot login again, and use the address that it prints.")
 		return
 	}
 	select {

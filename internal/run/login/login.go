@@ -45,9 +45,11 @@ const KeptInFile = "token file"
 const (
 	requestTime = 30 * time.Second // for one request to a server
 	lockTime    = time.Minute      // for another process that refreshes the same login
-	leastLife   = time.Minute      // an access token is refreshed this long before its end
 	maxAnswer   = 64 << 10         // bytes of an answer of a server
 )
+
+// LeastLife is how long an access token must still be valid to be used.
+const LeastLife = time.Minute
 
 // Login is a login of this user at one server. It has no secret.
 type Login struct {
@@ -68,7 +70,7 @@ type Login struct {
 type Logins struct {
 	// Dir is the folder with the list and the locks; DefaultDir is that of the user.
 	Dir string
-	// HTTP returns a client for one server.
+	// HTTP returns a client for one server, with a transport of its own.
 	HTTP func(server string) *http.Client
 	// Keyring names the keyring of new logins: keyring.NameSystem, keyring.NameFile; empty: the
 	// system's if it answers, else files.

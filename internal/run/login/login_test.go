@@ -12,11 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/oauth2"
 
 	"github.com/symdepot/symdepot/internal/run/keyring"
 )
@@ -42,7 +45,7 @@ func TestMain(m *testing.M) {
 	fmt.Println(got.Token)
 }
 
-func plain(string) *http.Client { return &http.Client{} }
+func plain(string) *http.Client { return &http.Client{Transport: http.DefaultTransport} }
 
 // newLogins returns the logins of a user who has none, whose keyring is files.
 func newLogins(t *testing.T) *Logins {
@@ -628,5 +631,65 @@ func TestTurn(t *testing.T) {
 		t.Errorf("after the first: %v, %v", waited, err)
 	} else {
 		done()
+	}
+}
+
+// locked is a keyring that was locked after a secret was read.
+type locked struct{ keyring.Store }
+
+func (locked) Set(context.Context, string, string) error { return keyring.ErrLocked }
+
+// TestKeyringGone: the old refresh token is of no use after a refresh. The new one goes into a
+// file if the keyring does not take it, and the user is told; where a file fails too, the login
+// ends at the server.
+func TestKeyringGone(t *testing.T) {
+	t.Parallel()
+	srv, s := newAuthServer(t), newLogins(t)
+	l := signIn(t, s, srv.URL)
+	var notes []string
+	s.Note = func(text string) { notes = append(notes, text) }
+	l.KeptIn = keyring.NameSystem
+	token := (&oauth2.Token{AccessToken: "sd_new-secret", RefreshToken: "sr_new-secret", Expiry: time.Now().Add(time.Hour)}).WithExtra(nil)
+	got, err := s.keep(t.Context(), l, locked{}, token)
+	if err != nil || got.Token != "sd_new-secret" || len(notes) != 1 || !strings.Contains(notes[0], s.secretFile(srv.URL)) {
+		t.Errorf("the keyring is locked: %+v, %v, told %q; want the token, in a file", got, err, notes)
+	}
+	if kept, err := s.Access(t.Context(), srv.URL, Options{}); err != nil || kept.Token != "sd_new-secret" {
+		t.Errorf("later: %+v, %v; want the new token", kept, err)
+	}
+	l.KeptIn = keyring.NameFile
+	if _, err := s.keep(t.Context(), l, locked{}, token); !errors.Is(err, keyring.ErrLocked) || strings.Contains(err.Error(), "-secret") {
+		t.Errorf("nothing keeps the secret: %v, want %v", err, keyring.ErrLocked)
+	}
+	if n := srv.count("revoke"); n != 1 {
+		t.Errorf("%d requests to end the login, want 1", n)
+	}
+}
+
+// TestNoKeyring: a session without the keyring that a login is in says so, and what to do.
+func TestNoKeyring(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems always have a keyring")
+	}
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "nobody"))
+	s := newLogins(t)
+	const server = "https://symbols.example.com"
+	if err := s.put(t.Context(), Login{Server: server, KeptIn: keyring.NameSystem}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Access(t.Context(), server, Options{}); !errors.Is(err, keyring.ErrAbsent) ||
+		!strings.Contains(err.Error(), "SYMDEPOT_KEYRING=file symdepot login "+server) {
+		t.Errorf("%v, want %v and the next step", err, keyring.ErrAbsent)
+	}
+	s.Keyring = keyring.NameSystem
+	srv := newAuthServer(t)
+	if _, err := s.Browser(t.Context(), srv.URL, nil); !errors.Is(err, keyring.ErrAbsent) {
+		t.Errorf("a sign-in that must be kept there: %v, want %v before the browser is opened", err, keyring.ErrAbsent)
+	}
+	s.Keyring = ""
+	told := ""
+	s.Note = func(text string) { told = text }
+	if l := signIn(t, s, srv.URL); l.KeptIn != keyring.NameFile || !strings.Contains(told, "is kept in a file that only you can read, below "+s.secretsDir()) {
+		t.Errorf("a sign-in: kept in %s, told %q; want a file, said", l.KeptIn, told)
 	}
 }

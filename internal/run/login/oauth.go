@@ -72,18 +72,16 @@ func (t whole) RoundTrip(r *http.Request) (*http.Response, error) {
 // server only.
 func (s *Logins) client(ctx context.Context, server string) *http.Client {
 	c := *s.HTTP(server)
-	next := c.Transport
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	c.Transport = whole{ctx, next}
+	c.Transport = whole{ctx, c.Transport}
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &c
 }
 
 // send sends a request to a server: with a form, or with a bearer token, or with neither. The
 // error is ErrAway if the server does not answer now, and ErrNoSignIn if it sends elsewhere.
-func (s *Logins) send(ctx context.Context, server, method, address string, form url.Values, bearer string) (status int, body []byte, err error) {
+func (s *Logins) send(
+	ctx context.Context, server, method, address string, form url.Values, bearer string,
+) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(form.Encode()))
 	if err != nil {
 		return 0, nil, err
@@ -133,8 +131,8 @@ func (s *Logins) discover(ctx context.Context, server string) (m metadata, err e
 	case json.Unmarshal(body, &refused) == nil && refused.Description != "":
 		return m, fmt.Errorf("%s: %w: it says: %s", server, ErrNoSignIn, term.PrintableText(refused.Description, 200))
 	}
-	return m, fmt.Errorf("%s: %w: it is another program, or an older version (status %d); if it wants a token, use `symdepot login %s --token-file FILE`",
-		server, ErrNoSignIn, status, server)
+	return m, fmt.Errorf("%s: %w: it is another program, or an older version (status %d); "+
+		"if it wants a token, use `symdepot login %s --token-file FILE`", server, ErrNoSignIn, status, server)
 }
 
 // check checks that a server speaks for itself only: each address has its origin.

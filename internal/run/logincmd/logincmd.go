@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/endpoint"
@@ -87,12 +88,20 @@ func Token(ctx context.Context, stderr io.Writer) client.LoginToken {
 			return nil, err
 		}
 		opt := login.Options{Interactive: term.IsTerminal(stderr)}
+		var mu sync.Mutex
+		var last login.Access // so that a push asks the keyring once in an hour, not for each file
 		return func() (string, error) {
-			got, err := all.Access(ctx, server, opt)
+			mu.Lock()
+			defer mu.Unlock()
+			if time.Until(last.Ends) > login.LeastLife {
+				return last.Token, nil
+			}
+			var err error
+			last, err = all.Access(ctx, server, opt)
 			if err = meaning(err); err != nil && !errors.Is(err, client.ErrUnreachable) { // else it is tried again
 				err = &endpoint.LocalError{What: "use its login", Err: err}
 			}
-			return got.Token, err
+			return last.Token, err
 		}, nil
 	}
 }
@@ -102,7 +111,7 @@ type Login struct {
 	URL       string `arg:"" optional:"" name:"url" help:"Base URL of the server."`
 	Device    bool   `help:"Print a code to type into a browser of any machine, for a machine that has none." xor:"how"`
 	TokenFile string `help:"Use the token in this file, which is read again at each use." placeholder:"FILE" xor:"how"`
-	Keyring   string `help:"Keep the secret in the system's keyring or in a file. Default: in the keyring, if it answers." enum:",system,file" default:"" placeholder:"system|file"` //nolint:lll // a tag is one line
+	Keyring   string `help:"text:login_keyring" enum:",system,file" default:"" placeholder:"system|file"`
 	List      bool   `help:"List the logins of this machine, without their secrets." xor:"how"`
 	JSON      bool   `help:"Print one JSON object per login."`
 	Setup
