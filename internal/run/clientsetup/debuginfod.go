@@ -75,7 +75,8 @@ func (s *Setup) foreign() string {
 		}
 	}
 	if f := s.Machine.Getenv("DEBUGINFOD_HEADERS_FILE"); f != "" && f != s.Machine.headersFile() {
-		return "DEBUGINFOD_HEADERS_FILE is set to " + f + " already: add the line Authorization: Bearer there yourself, or run symdepot proxy " + s.Server
+		return "DEBUGINFOD_HEADERS_FILE is set to " + f + " already: add the line Authorization: Bearer there yourself, " +
+			"or run symdepot proxy " + s.Server
 	}
 	return ""
 }
@@ -326,11 +327,13 @@ func lldb(ctx context.Context, s *Setup) (f Finding, err error) {
 		return f, nil
 	}
 	// A setting that LLDB does not know is an error at each start.
-	if out, err := m.Run(ctx, program, "-x", "-b", "-o", "settings show "+lldbSetting); err != nil || !strings.Contains(out, lldbSetting+" (") {
+	out, err := m.Run(ctx, program, "-x", "-b", "-o", "settings show "+lldbSetting)
+	if err != nil || !strings.Contains(out, lldbSetting+" (") {
 		f.Reason = "this LLDB has no setting " + lldbSetting + " (LLDB 18 and later have it)"
 		return f, nil
 	}
-	e, err := s.blockEdit(filepath.Join(m.Home, ".lldbinit"), block{comment: "#", lines: []string{"settings set " + lldbSetting + " " + s.Server}})
+	lines := []string{"settings set " + lldbSetting + " " + s.Server}
+	e, err := s.blockEdit(filepath.Join(m.Home, ".lldbinit"), block{comment: "#", lines: lines})
 	f.Edits = []Edit{e}
 	return f, err
 }

@@ -124,7 +124,8 @@ func insertAll(text []byte, inserts []insert, server string) []byte {
 		out.Write(text[at:cut])
 		rest := text[cut:]
 		// The end of the line goes before the block, so that a block is whole lines.
-		if n := len(rest) - len(bytes.TrimLeft(rest, " \t")); bytes.HasPrefix(rest[n:], []byte("\n")) || bytes.HasPrefix(rest[n:], []byte("\r\n")) {
+		after := bytes.TrimLeft(rest, " \t")
+		if bytes.HasPrefix(after, []byte("\n")) || bytes.HasPrefix(after, []byte("\r\n")) {
 			end := cut + bytes.IndexByte(rest, '\n') + 1
 			out.Write(text[cut:end])
 			cut = end

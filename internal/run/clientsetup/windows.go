@@ -67,7 +67,8 @@ func windowsDebuggers(_ context.Context, s *Setup) (f Finding, err error) {
 			"update them, or run symdepot proxy "+s.Server)
 	}
 	if m.hasStoreWinDbg() {
-		f.Notes = append(f.Notes, "WinDbg of the Store: its folder belongs to Windows, and nobody can add a file there; run symdepot proxy "+s.Server)
+		f.Notes = append(f.Notes, "WinDbg of the Store: its folder belongs to Windows, and nobody can add a file there; "+
+			"run symdepot proxy "+s.Server)
 	}
 	done := map[string]bool{}
 	for _, dir := range found {
@@ -199,7 +200,9 @@ func mayMake(dir string) bool {
 func (s *Setup) provider(folder string) ([]Edit, error) {
 	const eol = "\r\n"
 	list, err := wholeFile(filepath.Join(folder, "symdepot.xml"), `<?xml version="1.0" encoding="utf-8"?>`+eol+
-		"<CredentialProviders>"+eol+`  <CredentialProvider ApiVersion="2.0.0">symdepot\symdepot.cmd</CredentialProvider>`+eol+"</CredentialProviders>"+eol)
+		"<CredentialProviders>"+eol+
+		`  <CredentialProvider ApiVersion="2.0.0">symdepot\symdepot.cmd</CredentialProvider>`+eol+
+		"</CredentialProviders>"+eol)
 	if err != nil {
 		return nil, err
 	}

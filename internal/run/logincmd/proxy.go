@@ -103,8 +103,8 @@ func (p *Proxy) Open(ctx context.Context) (net.Listener, error) {
 // Text is what the proxy says when it listens at a base URL.
 func (p *Proxy) Text(base string) string {
 	if p.socket != "" {
-		return fmt.Sprintf("Upstream: %s, with the login of this user.\nsymdepot listens on the socket %s; for example: curl --unix-socket %[2]s http://localhost/\n",
-			p.Server, term.ShellWord(p.socket))
+		return fmt.Sprintf("Upstream: %s, with the login of this user.\nsymdepot listens on the socket %s; "+
+			"for example: curl --unix-socket %[2]s http://localhost/\n", p.Server, term.ShellWord(p.socket))
 	}
 	who := "It answers this user only."
 	if !localproxy.Tells {

@@ -21,7 +21,7 @@ type Setup struct {
 	Undo      bool     `help:"With --configure: put back what stood in the files before."`
 	DryRun    bool     `help:"With --configure: only show what would be changed."`
 	Yes       bool     `help:"With --configure: do not ask." short:"y"`
-	Only      []string `help:"With --configure: only these of windows-debuggers, debuginfod, gdb, lldb, vscode, git, netrc." placeholder:"NAME,..."`
+	Only      []string `help:"With --configure: some of windows-debuggers, debuginfod, gdb, lldb, vscode, git, netrc." placeholder:"NAME"`
 	Refresh   bool     `help:"Refresh what ends soon, and the files with tokens of --configure; quiet, for a service."`
 }
 
