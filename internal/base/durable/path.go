@@ -25,6 +25,44 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 	})
 }
 
+// ReplaceFile writes a file as WriteFile does. A file that it replaces keeps its mode and its
+// owner; a symbolic link stays, and the file that it names is replaced. A new file gets exactly
+// the mode perm.
+func ReplaceFile(name string, data []byte, perm fs.FileMode) error {
+	to, err := filepath.EvalSymlinks(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		to = name
+	case err != nil:
+		return err
+	}
+	old, err := os.Stat(to)
+	switch {
+	case err == nil:
+		perm = old.Mode().Perm()
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return inParent(to, func(t *Tree, base string) error {
+		t.Exact = true
+		f, err := t.Create(".", perm)
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			err = keepOwner(f.file, old)
+		}
+		if err == nil {
+			_, err = f.Write(data)
+		}
+		if err != nil {
+			f.Abort()
+			return err
+		}
+		return f.Commit(base)
+	})
+}
+
 // WriteTo is like WriteFile, with the content that write produces. If write
 // fails, an existing file stays unchanged.
 func WriteTo(name string, perm fs.FileMode, write func(io.Writer) error) error {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -37,6 +38,38 @@ func TestWriteTo(t *testing.T) {
 	}
 	if list, err := os.ReadDir(dir); err != nil || len(list) != 1 {
 		t.Errorf("%d entries, %v; want the file alone", len(list), err)
+	}
+}
+
+// TestReplaceFile: a replaced file keeps its mode, and is replaced where a link leads; a new one has
+// exactly the mode that is asked for.
+func TestReplaceFile(t *testing.T) {
+	dir := t.TempDir()
+	file, made := filepath.Join(dir, "file"), filepath.Join(dir, "made")
+	if err := errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Chmod(file, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	link := file
+	if runtime.GOOS != "windows" {
+		link = filepath.Join(dir, "link")
+		if err := os.Symlink("file", link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(ReplaceFile(link, []byte("new"), 0o600), ReplaceFile(made, []byte("new"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{file: 0o640, made: 0o666} {
+		got, err := os.ReadFile(name)
+		info, statErr := os.Lstat(name)
+		if err := errors.Join(err, statErr); err != nil || string(got) != "new" || runtime.GOOS != "windows" && info.Mode() != mode {
+			t.Errorf("%s: %q, %v, %v; want the new content and mode %v", name, got, info, err, mode)
+		}
+	}
+	if runtime.GOOS != "windows" {
+		if to, err := os.Readlink(link); err != nil || to != "file" {
+			t.Errorf("the link leads to %q, %v", to, err)
+		}
 	}
 }
 

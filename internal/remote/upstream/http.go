@@ -47,6 +47,8 @@ type Credentials struct {
 	// Negotiate answers the challenge Negotiate with the ticket of the current
 	// Windows user.
 	Negotiate bool
+	// Tokens returns the token of each request, in place of a fixed one; nil: none.
+	Tokens Tokens
 }
 
 // HTTPConfig describes a server. Name and URL are required.
@@ -161,6 +163,9 @@ func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 	h.via = c.Transport
 	if c.Credentials.Negotiate {
 		h.via = WithTicket(c.Transport, u.String())
+	}
+	if c.Credentials.Tokens != nil {
+		h.via = &bearer{name: c.Name, base: c.Transport, server: u, tokens: c.Credentials.Tokens}
 	}
 	h.headers.path = c.Credentials.HeadersFile
 	if _, err := h.headers.get(); err != nil {

@@ -41,6 +41,9 @@ type Options struct {
 	Stderr  io.Writer       // receives the log
 	// Fill adds files to the depot before anybody is answered; nil: nothing is added.
 	Fill func(ctx context.Context, d *depot.Depot) error
+	// Listen opens the listener; nil: the address of the configuration, or the socket that the
+	// service manager has passed.
+	Listen func(ctx context.Context) (net.Listener, error)
 	// Started is called when the server listens, with what it has to say of itself.
 	Started func(Address)
 }
@@ -202,12 +205,7 @@ func (s *program) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ln, err := daemon.Listen(ctx, conf.Listen, func(addr string) error {
-		if err := srv.CheckListen(addr); err != nil {
-			return term.UsageError(err.Error())
-		}
-		return nil
-	})
+	ln, err := s.listen(ctx, srv)
 	if err != nil {
 		return err
 	}
@@ -232,6 +230,19 @@ func (s *program) run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// listen opens the listener.
+func (s *program) listen(ctx context.Context, srv *server.Server) (net.Listener, error) {
+	if s.Listen != nil {
+		return s.Listen(ctx)
+	}
+	return daemon.Listen(ctx, s.Config.Listen, func(addr string) error {
+		if err := srv.CheckListen(addr); err != nil {
+			return term.UsageError(err.Error())
+		}
+		return nil
+	})
 }
 
 // tellImported says of shares that were imported, and are not served themselves, how their newer

@@ -26,7 +26,7 @@ type startCommands struct {
 	Token      tokenCmd            `cmd:"" help:"Make, list and revoke access tokens."`
 	Login      logincmd.Login      `cmd:"" nodepot:"" help:"Sign in to a server, once for all programs of this user."`
 	Logout     logincmd.Logout     `cmd:"" nodepot:"" help:"End logins of this machine."`
-	Credential logincmd.Credential `cmd:"" nodepot:"" help:"Answer a debugger or git that asks for the credential of a server."`
+	Credential logincmd.Credential `cmd:"" nodepot:"" help:"Answer debuggers and git that want a credential."`
 	Config     configCmd           `cmd:"" help:"Check a configuration file, or print one with every key."`
 	Doctor     doctorCmd           `cmd:"" help:"Say what is wrong with the installation, and what to do."`
 }

@@ -8,9 +8,13 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/remote/upstream"
+	"github.com/symdepot/symdepot/internal/run/app"
+	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/logincmd"
 )
 
 type proxyCmd struct {
+	URL string `arg:"" optional:"" name:"url" help:"text:proxy_url"`
 	upstreamFlags
 	Listen      string `help:"Address and port; port 0 picks a free port. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
 	PatFile     string `help:"File with a personal access token, sent as the password of Basic; or SYMDEPOT_PAT." placeholder:"FILE"`
@@ -18,6 +22,7 @@ type proxyCmd struct {
 	BearerFile  string `help:"File with a bearer token; or SYMDEPOT_BEARER." placeholder:"FILE"`
 	HeadersFile string `help:"text:proxy_headers_file" placeholder:"FILE"`
 	Negotiate   bool   `help:"On Windows, log in with the Kerberos ticket of the current user."`
+	Socket      string `help:"With a URL: listen on this Unix socket, which only you can connect to, instead of a port." placeholder:"PATH"`
 	Log         string `help:"text:proxy_log" enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
 	Quiet       bool   `help:"Log failures only, not every request." short:"q"`
 }
@@ -27,6 +32,9 @@ func (c proxyCmd) Run(a *session) error {
 	conf, err := c.load(a)
 	if err != nil {
 		return err
+	}
+	if c.URL != "" || c.Socket != "" {
+		return c.serveLogin(a, conf)
 	}
 	if err := (serveCmd{Listen: c.Listen, Log: c.Log, Quiet: c.Quiet}).apply(conf); err != nil {
 		return err
@@ -53,6 +61,35 @@ func (c proxyCmd) Run(a *session) error {
 		fmt.Fprintf(a.Stdout, "Upstream: %s (%s).\n", term.Printable(s.Name), s.Layout)
 	}
 	return serve(a, conf, specs, nil)
+}
+
+// serveLogin serves the files of a server that the user is signed in to, to this user alone.
+func (c proxyCmd) serveLogin(a *session, conf *config.Config) error {
+	if c.URL == "" {
+		return term.UsageError("--socket is for the proxy of a login: name the server")
+	}
+	if c.PatFile+c.BasicFile+c.BearerFile+c.HeadersFile != "" || c.Negotiate {
+		return term.UsageError("the proxy of " + c.URL + " uses the login; leave the other credentials out, or name the server with --upstream")
+	}
+	p, err := logincmd.NewProxy(a.Ctx, a.Stderr, c.URL, c.Listen, c.Socket)
+	if err != nil {
+		return err
+	}
+	if err := (serveCmd{Listen: p.Listen, Log: c.Log, Quiet: c.Quiet}).apply(conf); err != nil {
+		return err
+	}
+	if err := conf.AddUpstream(p.Server); err != nil {
+		return err
+	}
+	specs, err := conf.Specs()
+	if err != nil {
+		return term.UsageError(err.Error())
+	}
+	specs[len(specs)-1].Credentials = upstream.Credentials{Tokens: p.Tokens}
+	return app.Serve(a.Ctx, app.Options{
+		Site: a.site, Config: conf, Specs: specs, Limits: a.Downloads(), Version: a.Options.Program(), Stderr: a.Stderr, Listen: p.Open,
+		Started: func(at app.Address) { fmt.Fprint(a.Stdout, p.Text(at.URL())) },
+	})
 }
 
 // credentials gives the secrets of the environment or of files to the only

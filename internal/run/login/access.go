@@ -156,7 +156,18 @@ func (s *Logins) keep(ctx context.Context, l Login, store keyring.Store, token *
 			s.Note(fmt.Sprintf("the login is now kept in %s, since %v", file.Path(l.Server), err))
 		}
 	}
-	return l.access(k), s.put(ctx, l)
+	if err := s.put(ctx, l); err != nil {
+		return l.access(k), err
+	}
+	s.tell(ctx, l.Server, k.Access)
+	return l.access(k), nil
+}
+
+// tell tells of a new access token.
+func (s *Logins) tell(ctx context.Context, server, token string) {
+	if s.Refreshed != nil {
+		s.Refreshed(ctx, server, token)
+	}
 }
 
 // ended notes that the server no longer accepts a login: its secret goes, and the list says so.

@@ -52,6 +52,9 @@ func (s *Logins) finish(ctx context.Context, b start, token *oauth2.Token) (Logi
 	if err == nil {
 		err = s.replace(ctx, l, func() error { return put(ctx, b.store, l.Server, k) })
 	}
+	if err == nil {
+		s.tell(ctx, l.Server, k.Access)
+	}
 	if err != nil && token.RefreshToken != "" { // nothing of it is stored, so nobody can use it
 		err = errors.Join(err, s.revoke(ctx, b.server, token.RefreshToken))
 	}

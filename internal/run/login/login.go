@@ -78,6 +78,8 @@ type Logins struct {
 	// Note is told, when a login begins, where its secret is kept if that is not the keyring
 	// of the system; nil: nobody.
 	Note func(text string)
+	// Refreshed is told of each new access token, after it is kept; nil: nobody.
+	Refreshed func(ctx context.Context, server, token string)
 	// Machine is the name of this machine, for the server's lists; empty is its host name.
 	Machine string
 }

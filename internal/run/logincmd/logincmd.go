@@ -33,11 +33,13 @@ func logins(stderr io.Writer, keyringName string) (*login.Logins, error) {
 	if keyringName == "" {
 		keyringName = os.Getenv(keyring.Variable)
 	}
-	return &login.Logins{
+	all := &login.Logins{
 		Dir: dir, Keyring: keyringName,
 		HTTP: upstream.NewDialer(upstream.DialerOptions{}).ClientFor,
 		Note: func(text string) { fmt.Fprintln(stderr, "symdepot:", text) },
-	}, nil
+	}
+	keepFresh(all)
+	return all, nil
 }
 
 // meant is an error that also means one of package client, which says the exit code.
@@ -105,19 +107,27 @@ type Login struct {
 	Keyring   string `help:"text:login_keyring" enum:",system,file" default:"" placeholder:"system|file"`
 	List      bool   `help:"List the logins of this machine, without their secrets." xor:"how"`
 	JSON      bool   `help:"Print one JSON object per login."`
+	Setup
 }
 
 // Run begins a login, or lists logins.
 func (c Login) Run(a *console.Console) error {
+	if err := c.check(c); err != nil {
+		return err
+	}
 	all, err := logins(a.Stderr, c.Keyring)
 	if err != nil {
 		return err
 	}
-	if c.List {
+	switch {
+	case c.List:
 		return c.list(a, all)
-	}
-	if c.URL == "" {
+	case c.Refresh:
+		return c.refresh(a, all)
+	case c.URL == "":
 		return term.UsageError("the server is missing: give its URL; symdepot login --list lists the logins there are")
+	case c.Configure:
+		return c.configure(a, all)
 	}
 	if _, err := login.Canonical(c.URL); err != nil {
 		return term.UsageError(err.Error())
@@ -236,6 +246,9 @@ func (c Logout) Run(a *console.Console) error {
 			fmt.Fprintf(a.Stdout, "The login for %s is removed. Its token stays valid, and in %s.\n", l.Server, l.TokenFile)
 		default:
 			fmt.Fprintf(a.Stdout, "The login for %s has ended.\n", l.Server)
+		}
+		if err == nil {
+			failed = errors.Join(failed, stillSetUp(a, all, l.Server))
 		}
 	}
 	return meaning(failed)

@@ -376,7 +376,7 @@ func TestLoginPaths(t *testing.T) {
 		{"GET", "/-/oauth/token", nil, 405}, {"GET", "/-/oauth/revoke", nil, 405}, {"GET", "/-/oauth/device_authorization", nil, 405}, {"PUT", "/-/oauth/token", nil, 405},
 		{"POST", "/-/oauth/token", nil, 400}, {"POST", "/-/oauth/token", []string{bearer(auth.NewToken())}, 400}, {"POST", "/-/oauth/token", own, 400}, {"POST", "/-/oauth/token", foreign, 403},
 		{"POST", "/-/oauth/device_authorization", foreign, 403}, {"POST", "/-/oauth/revoke", foreign, 403}, {"POST", "/t/" + w.ours + "/-/oauth/token", nil, 404},
-		{"POST", "/t/" + auth.NewToken() + "/-/oauth/token", nil, 404}, {"POST", "/corp/-/oauth/token", nil, 400}, {"GET", "/-/oauth/x", nil, 404}, {"GET", "/-/oauth/token/x", nil, 404},
+		{"POST", "/t/" + auth.NewToken() + "/-/oauth/token", nil, 401}, {"POST", "/corp/-/oauth/token", nil, 400}, {"GET", "/-/oauth/x", nil, 404}, {"GET", "/-/oauth/token/x", nil, 404},
 		{"GET", "/-/oauth/authorize/x", []string{asBrowser}, 303}, {"GET", "/-/device/x", nil, 401},
 	} {
 		if r := askBody(w.s, tt.method, tt.path, "", append(tt.headers, https)...); r.status != tt.status {

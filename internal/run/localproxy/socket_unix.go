@@ -1,0 +1,35 @@
+//go:build unix
+
+package localproxy
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// removeSocket removes a socket, and nothing else.
+func removeSocket(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSocket == 0:
+		return fmt.Errorf("%s is there already, and is not a socket", path)
+	}
+	return os.Remove(path)
+}
+
+// listenPrivate makes a socket with mode 0600. The mask holds for the whole process, which makes
+// no other files at this moment: it is starting.
+func listenPrivate(path string) (net.Listener, error) {
+	mask := unix.Umask(0o177)
+	defer unix.Umask(mask)
+	return net.Listen("unix", path)
+}
