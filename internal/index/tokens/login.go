@@ -16,9 +16,10 @@ import (
 // KindAccess is the kind of an access token, whose parent is a login.
 const KindAccess = "access"
 
-// maxAccess is how many access tokens one login has at most: those before the last refresh
-// live to their end.
-const maxAccess = 3
+// maxAccess is how many access tokens one login has at most: those before the last refresh live
+// to their end. Many debuggers whose token was refused at once refresh one after the other, and
+// each uses the token that it got.
+const maxAccess = 16
 
 // LoginRow is the login of a program: a family of refresh tokens, of which one counts.
 type LoginRow struct {

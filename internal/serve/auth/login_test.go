@@ -717,7 +717,7 @@ func (m *model) wait(t *rapid.T) {
 func (m *model) check(t *rapid.T) {
 	for _, l := range m.logins {
 		for i, a := range l.access {
-			if want := m.lives(l) && i >= len(l.access)-3 && m.now().Before(a.expires); m.counts(a.secret) != want {
+			if want := m.lives(l) && i >= len(l.access)-16 && m.now().Before(a.expires); m.counts(a.secret) != want {
 				t.Fatalf("access token %d of %d of the login %s is accepted: %v, want %v", i, len(l.access), l.id, !want, want)
 			}
 		}

@@ -496,7 +496,7 @@ func TestUnauthorizedSaysHow(t *testing.T) {
 	}
 	for path, accept := range map[string]string{"/-/connect": browser, "/": "Accept: */*"} {
 		r := ask(g.s, "GET", path, accept, bearer(g.ours))
-		if !strings.Contains(r.body, "srv*C:\\symbols*http://localhost/t/TOKEN\n") && !strings.Contains(r.body, "srv*C:\\symbols*http://localhost/t/TOKEN<") {
+		if !strings.Contains(r.body, "--symbols-url http://localhost/t/TOKEN CRASH.dmp") {
 			t.Errorf("GET %s with %s: the lines for tools have no place for a token:\n%s", path, accept, r.body)
 		}
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/wire"
@@ -14,25 +15,37 @@ type Client struct {
 	Text string
 }
 
-// Clients lists the tools with their settings for a base URL. If access is
-// restricted, the settings have a place for a token.
+// Clients lists the tools with their settings for a base URL. If access is restricted, those
+// that a login sets up come first, and the settings of the others have a place for a token.
 func Clients(url string, restricted bool) []Client {
-	tool, debuginfod := url, "export DEBUGINFOD_URLS="+url
+	windbg := Client{"WinDbg, cdb and other Windows debuggers", "in a command prompt, or as the symbol path in the settings",
+		`set _NT_SYMBOL_PATH=srv*C:\symbols*` + url}
+	debuginfod := Client{"gdb, lldb, perf, elfutils and other debuginfod clients",
+		"in a shell; gdb asks before its first download, and in scripts it needs the second command",
+		"export DEBUGINFOD_URLS=" + url + "\n" + gdbLine}
 	if restricted {
-		tool = withToken(url)
-		debuginfod += "\necho 'Authorization: Bearer TOKEN' > ~/.debuginfod-headers\nexport DEBUGINFOD_HEADERS_FILE=~/.debuginfod-headers"
+		windbg.Name += " (of 2024 or later)"
+		debuginfod.Note, debuginfod.Text = "the login has set their variables", gdbLine
+		url = withToken(url)
 	}
+	list := tools(url)
+	if restricted {
+		return append([]Client{windbg, debuginfod}, list...)
+	}
+	return slices.Insert(append([]Client{windbg}, list...), 3, debuginfod)
+}
+
+// gdbLine lets gdb ask debuginfod servers without a question.
+const gdbLine = "gdb -iex 'set debuginfod enabled on' PROGRAM"
+
+// tools lists the tools that know only an address.
+func tools(tool string) []Client {
 	return []Client{
-		{"WinDbg, cdb and other Windows debuggers", "in a command prompt, or as the symbol path in the settings",
-			`set _NT_SYMBOL_PATH=srv*C:\symbols*` + tool},
 		{"Visual Studio", "Tools > Options > Debugging > Symbols: add this as a new symbol server location. " +
 			"To step into packages, switch off Just My Code under Debugging > General",
 			tool},
 		{"Windows Performance Analyzer", "in a command prompt",
 			`set _NT_SYMCACHE_PATH=C:\SymCache*` + tool},
-		{"gdb, lldb, perf, elfutils and other debuginfod clients",
-			"in a shell; gdb asks before its first download, and in scripts it needs the second command",
-			debuginfod + "\ngdb -iex 'set debuginfod enabled on' PROGRAM"},
 		{"dotnet-symbol", "",
 			"dotnet-symbol --server-path " + tool + " PATH"},
 		{"minidump-stackwalk", "",
@@ -65,8 +78,7 @@ func StartText(url string, restricted bool) string {
 	b.WriteString("symdepot serves symbols at " + url +
 		"\nA browser at this address searches, and says why a debugger does not find a file.\n")
 	if restricted {
-		b.WriteString("\nSign in once on your machine; the second command sets up its debuggers, which then need no token\n    " +
-			login(url) + "\n    symdepot login --configure\n")
+		b.WriteString("\nSign in once on your machine, and set its debuggers up\n    " + login(url) + " --configure\n")
 	}
 	for _, c := range Clients(url, restricted) {
 		b.WriteString("\n" + c.Name + "\n    " + strings.ReplaceAll(c.Text, "\n", "\n    ") + "\n")
@@ -95,13 +107,14 @@ func signInURL(url string) string {
 // ConnectNote precedes the settings of tools on a page of a server that asks for
 // credentials.
 func ConnectNote(url string) string {
-	return "Sign in once on your machine; debuggers then need no token: " + login(url) + "\n" + AccessText(url)
+	return "Sign in once on your machine, and set its debuggers up: " + login(url) + " --configure\n" + AccessText(url)
 }
 
 // AccessText describes how tools send credentials to a server that asks for
 // them. It follows settings that have a place for a token.
 func AccessText(url string) string {
-	return "Put a token in place of TOKEN; make one with: symdepot token new --name NAME\n" + TokenText(url)
+	return "For a tool that takes only an address, run: symdepot proxy " + signInURL(url) + "\n" +
+		"Where no person can sign in, put a token in place of TOKEN; make one with: symdepot token new --name NAME\n" + TokenText(url)
 }
 
 // TokenText describes how tools send a token.
