@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 	"internal/run/localproxy":          {"internal/base/durable"},
 	"internal/run/keyring":             {"internal/base/durable"},
 	"internal/run/login":               {"internal/base/durable", "internal/base/endpoint", "internal/base/glob", "internal/base/term", "internal/base/wire", "internal/run/keyring"},
-	"internal/run/logincmd":            {"internal/base/endpoint", "internal/base/glob", "internal/base/term", "internal/remote/upstream", "internal/run/client", "internal/run/clientsetup", "internal/run/console", "internal/run/credential", "internal/run/credentialcmd", "internal/run/keyring", "internal/run/localproxy", "internal/run/login"},
+	"internal/run/logincmd":            {"internal/base/endpoint", "internal/base/glob", "internal/base/term", "internal/remote/upstream", "internal/run/client", "internal/run/clientsetup", "internal/run/console", "internal/run/credential", "internal/run/keyring", "internal/run/localproxy", "internal/run/login"},
 	"internal/run/manual":              {},
 	"internal/run/version":             {},
 	"internal/run/mstools":             {"dump", "internal/base/ctxio", "internal/base/durable", "internal/base/glob", "internal/base/term", "internal/depot/retention", "internal/files/scan", "internal/files/unpack", "internal/remote/sympath", "internal/remote/upstream", "layout", "objfile", "symfile", "symstore"},
@@ -64,7 +64,6 @@ var mayImport = map[string][]string{
 	// The credential helper; debuggertest plays the other side in tests.
 	"internal/run/credential":              {"internal/base/glob", "internal/base/term"},
 	"internal/run/credential/debuggertest": {},
-	"internal/run/credentialcmd":           {"internal/run/console", "internal/run/credential"},
 
 	"internal/serve/auth":         {"internal/base/binding", "internal/base/durable", "internal/base/glob", "internal/base/wire", "internal/serve/oidc"},
 	"internal/serve/auth/kdctest": {"internal/base/symtest"},

@@ -6,23 +6,36 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/credential"
-	"github.com/symdepot/symdepot/internal/run/credentialcmd"
 	"github.com/symdepot/symdepot/internal/run/login"
 )
 
-// Credential is the command symdepot credential, with the logins of the user.
-type Credential struct{ credentialcmd.Command }
+// Credential is the command symdepot credential: it answers one request of a debugger or of git
+// with the logins of the user.
+type Credential struct {
+	Operation string `arg:"" help:"What to do: get, store or erase, in any letter case."`
+	Debugger  bool   `help:"Take every request for one of a debugger, and none for one of git."`
+}
 
-// Run answers one request.
+// Run answers the request on standard input.
 func (c Credential) Run(a *console.Console) error {
 	all, err := logins(a.Stderr, "")
 	if err != nil {
 		return err
 	}
-	return meaning(c.Command.Run(a, helped{all, a.Stderr}))
+	return meaning(c.Answer(a, helped{all, a.Stderr}))
+}
+
+// Answer is Run with given logins. GIT_TERMINAL_PROMPT=0, with which scripts forbid git to ask,
+// forbids to open a sign-in.
+func (c Credential) Answer(a *console.Console, logins credential.Logins) error {
+	silent := slices.Contains([]string{"0", "false", "no", "off"}, strings.ToLower(os.Getenv("GIT_TERMINAL_PROMPT")))
+	h := credential.Helper{Logins: logins, Debugger: c.Debugger, Silent: silent}
+	return h.Run(a.Ctx, c.Operation, a.Stdin, a.Stdout)
 }
 
 // helped are the logins of the user, as a credential helper uses them.

@@ -1,4 +1,4 @@
-package credentialcmd_test
+package logincmd_test
 
 import (
 	"bytes"
@@ -26,12 +26,12 @@ import (
 	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/credential"
 	"github.com/symdepot/symdepot/internal/run/credential/debuggertest"
-	"github.com/symdepot/symdepot/internal/run/credentialcmd"
+	"github.com/symdepot/symdepot/internal/run/logincmd"
 	"github.com/symdepot/symdepot/internal/run/mstools"
 )
 
 // stateEnv is the variable with the folder in which the logins of a test lie.
-const stateEnv = "CREDENTIALCMD_TEST_STATE"
+const stateEnv = "LOGINCMD_TEST_STATE"
 
 // TestMain makes the test binary the command, or the debugger, under their names.
 func TestMain(m *testing.M) {
@@ -44,10 +44,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// answering is the command with the logins of a test.
+type answering struct{ logincmd.Credential }
+
+func (c answering) Run(a *console.Console, l credential.Logins) error { return c.Answer(a, l) }
+
 // command runs the command line of this process.
 func command() int {
 	var c struct {
-		Credential credentialcmd.Command `cmd:""`
+		Credential answering `cmd:""`
 	}
 	parser, err := kong.New(&c, kong.Name("symdepot"), kong.BindTo(folder(os.Getenv(stateEnv)), (*credential.Logins)(nil)),
 		kong.Bind(&console.Console{Ctx: context.Background(), Stdin: os.Stdin, Stdout: os.Stdout}))
