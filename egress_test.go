@@ -16,6 +16,7 @@ import (
 // --no-egress and the rules for addresses.
 var mayConnect = []string{
 	"internal/remote/upstream/dialer.go",
+	"internal/run/localproxy/guard.go",                 // a Unix socket of this machine
 	"internal/store/bucket/buckettest/line.go",         // tests only
 	"internal/store/bucket/buckettest/peers.go",        // tests only
 	"internal/run/command/commandtest/cluster.go",      // tests only

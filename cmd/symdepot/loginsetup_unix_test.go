@@ -197,13 +197,11 @@ func (s *signedIn) clients() {
 		says(t, "gdb", s.run(0, s.env(), "gdb", "-batch", "-ex", "info line crash_here", s.stripped), `of "main.c"`)
 	})
 	s.t.Run("lldb", func(t *testing.T) {
-		for _, lldb := range []string{"lldb", "lldb-19"} {
-			if _, err := exec.LookPath(lldb); err == nil && strings.Contains(s.homeTree(), "server-urls") {
-				says(t, lldb, s.run(0, s.env(), lldb, "-b", "-o", "image lookup -v -n crash_here", s.stripped), "main.c:3")
-				return
-			}
+		lldb := symtest.Tool(t, "lldb-19")
+		if !strings.Contains(s.homeTree(), "server-urls") {
+			t.Error("--configure has not set LLDB up, want its server-urls in .lldbinit")
 		}
-		t.Skip("needs an LLDB that has debuginfod")
+		says(t, lldb, s.run(0, s.env(), lldb, "-b", "-o", "image lookup -v -n crash_here", s.stripped), "main.c:3")
 	})
 	s.t.Run("curl", func(t *testing.T) {
 		symtest.Tool(t, "curl")

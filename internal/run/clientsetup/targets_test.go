@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // machine returns a machine whose files are in a temporary folder, and that has some programs.
@@ -153,9 +155,8 @@ func TestShells(t *testing.T) {
 // named, and takes an earlier headers file back there.
 func TestShellsRun(t *testing.T) {
 	for _, shell := range []string{"sh", "bash", "zsh", "fish"} {
-		program, err := exec.LookPath(shell)
-		if err != nil {
-			t.Logf("%s is not installed", shell)
+		program := symtest.Judge(t, shell)
+		if program == "" {
 			continue
 		}
 		m := machine(t, "freebsd", "gdb").with("SHELL", shell)
@@ -204,11 +205,8 @@ func TestServices(t *testing.T) {
 		t.Error("a timer that stays is stopped")
 	}
 	t.Run("systemd", func(t *testing.T) {
-		program, err := exec.LookPath("systemd-analyze")
-		if err != nil {
-			t.Skip("needs systemd-analyze")
-		}
-		real := m
+		program := symtest.Tool(t, "systemd-analyze")
+		real, err := m, error(nil)
 		if real.Program, err = os.Executable(); err != nil { // systemd looks whether it is there
 			t.Fatal(err)
 		}
