@@ -92,10 +92,10 @@ func TestLoginNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != 401 && resp.StatusCode != 404 {
+		if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusNotFound {
 			t.Errorf("a missing file: status %d, want 401 or 404", resp.StatusCode)
 		}
-		return resp.StatusCode == 404
+		return resp.StatusCode == http.StatusNotFound
 	}
 	refresh := func(got tokens) url.Values {
 		return url.Values{"grant_type": {"refresh_token"}, "refresh_token": {got.Refresh}}
@@ -103,8 +103,8 @@ func TestLoginNodes(t *testing.T) {
 	for what, end := range map[string]func(got tokens, used url.Values){
 		"revoke": func(got tokens, _ url.Values) { post(0, "revoke", url.Values{"token": {got.Refresh}}) },
 		"sign-in": func(got tokens, _ url.Values) {
-			alice.Open(c.Nodes[0].URL+"/-/signins/"+got.Login+"/end", url.Values{})
-		}, //nolint:misspell // a word of addresses
+			alice.Open(c.Nodes[0].URL+"/-/signins/"+got.Login+"/end", url.Values{}) //nolint:misspell // a word of addresses
+		},
 		"a code that comes again": func(_ tokens, used url.Values) {
 			if status, got := post(0, "token", used); status != 400 || got.Error != "invalid_grant" {
 				t.Errorf("a code that comes again: status %d, %+v", status, got)

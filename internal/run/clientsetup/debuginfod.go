@@ -277,7 +277,7 @@ func gdb(ctx context.Context, s *Setup) (f Finding, err error) {
 	program, err := m.Look("gdb")
 	if err != nil {
 		f.Reason = "gdb is not installed"
-		return f, nil
+		return f, nil //nolint:nilerr // Reason says it
 	}
 	if f.Reason = s.foreign(); f.Reason != "" || m.System == "windows" {
 		if f.Reason == "" {
@@ -288,7 +288,7 @@ func gdb(ctx context.Context, s *Setup) (f Finding, err error) {
 	// An older gdb would stop at the unknown command, and not read the rest of the file.
 	if out, err := m.Run(ctx, program, "-nx", "-batch", "-ex", "show debuginfod urls"); err != nil || !strings.Contains(out, "Debuginfod") {
 		f.Reason = "this gdb has no debuginfod commands (gdb 12 and later have them, if they are built with debuginfod)"
-		return f, nil
+		return f, nil //nolint:nilerr // Reason says it
 	}
 	path := filepath.Join(m.Config, "gdb", "gdbinit")
 	if _, err := os.Stat(path); err != nil {
@@ -330,7 +330,7 @@ func lldb(ctx context.Context, s *Setup) (f Finding, err error) {
 	out, err := m.Run(ctx, program, "-x", "-b", "-o", "settings show "+lldbSetting)
 	if err != nil || !strings.Contains(out, lldbSetting+" (") {
 		f.Reason = "this LLDB has no setting " + lldbSetting + " (LLDB 18 and later have it)"
-		return f, nil
+		return f, nil //nolint:nilerr // Reason says it
 	}
 	lines := []string{"settings set " + lldbSetting + " " + s.Server}
 	e, err := s.blockEdit(filepath.Join(m.Home, ".lldbinit"), block{comment: "#", lines: lines})

@@ -16,7 +16,7 @@ func gitHelper(_ context.Context, s *Setup) (f Finding, err error) {
 	m := &s.Machine
 	if _, err := m.Look("git"); err != nil {
 		f.Reason = "git is not installed"
-		return f, nil
+		return f, nil //nolint:nilerr // Reason says it
 	}
 	path := filepath.Join(m.Home, ".gitconfig")
 	if _, err := os.Stat(path); err != nil {

@@ -206,7 +206,8 @@ func TestServices(t *testing.T) {
 	}
 	t.Run("systemd", func(t *testing.T) {
 		program := symtest.Tool(t, "systemd-analyze")
-		real, err := m, error(nil)
+		real := m
+		var err error
 		if real.Program, err = os.Executable(); err != nil { // systemd looks whether it is there
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package localproxy
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -90,8 +91,9 @@ func refuse(c net.Conn) {
 
 // ListenSocket listens on a Unix socket that only the user can connect to. A socket that an ended
 // process has left is replaced.
-func ListenSocket(path string) (net.Listener, error) {
-	c, err := net.DialTimeout("unix", path, refuseTime)
+func ListenSocket(ctx context.Context, path string) (net.Listener, error) {
+	d := net.Dialer{Timeout: refuseTime}
+	c, err := d.DialContext(ctx, "unix", path)
 	if err == nil {
 		_ = c.Close()
 		return nil, &net.OpError{Op: "listen", Net: "unix", Addr: &net.UnixAddr{Name: path, Net: "unix"},
@@ -100,5 +102,5 @@ func ListenSocket(path string) (net.Listener, error) {
 	if err := removeSocket(path); err != nil {
 		return nil, err
 	}
-	return listenPrivate(path)
+	return listenPrivate(ctx, path)
 }

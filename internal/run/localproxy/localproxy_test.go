@@ -138,7 +138,7 @@ func TestRefusalEnds(t *testing.T) {
 // TestSocket: only the user can connect to the socket; one that is in use, and another file, stay.
 func TestSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	ln, err := ListenSocket(path)
+	ln, err := ListenSocket(t.Context(), path)
 	if err != nil {
 		if runtime.GOOS == "windows" {
 			t.Skip(err)
@@ -159,7 +159,7 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	if _, err := ListenSocket(path); err == nil || !strings.Contains(err.Error(), "listens there already") {
+	if _, err := ListenSocket(t.Context(), path); err == nil || !strings.Contains(err.Error(), "listens there already") {
 		t.Errorf("in use: %v", err)
 	}
 	client.CloseIdleConnections()
@@ -172,7 +172,7 @@ func TestSocket(t *testing.T) {
 	}
 	left.(*net.UnixListener).SetUnlinkOnClose(false) // as a killed process leaves it
 	_ = left.Close()
-	again, err := ListenSocket(path)
+	again, err := ListenSocket(t.Context(), path)
 	if err != nil {
 		t.Fatalf("one that a killed process has left: %v", err)
 	}
@@ -180,7 +180,7 @@ func TestSocket(t *testing.T) {
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ListenSocket(path); err == nil {
+	if _, err := ListenSocket(t.Context(), path); err == nil {
 		t.Error("a file is replaced")
 	}
 	if b, err := os.ReadFile(path); err != nil || string(b) != "mine" {

@@ -3,6 +3,7 @@
 package localproxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,8 +29,9 @@ func removeSocket(path string) error {
 
 // listenPrivate makes a socket with mode 0600. The mask holds for the whole process, which makes
 // no other files at this moment: it is starting.
-func listenPrivate(path string) (net.Listener, error) {
+func listenPrivate(ctx context.Context, path string) (net.Listener, error) {
 	mask := unix.Umask(0o177)
 	defer unix.Umask(mask)
-	return net.Listen("unix", path)
+	var c net.ListenConfig
+	return c.Listen(ctx, "unix", path)
 }

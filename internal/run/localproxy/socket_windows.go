@@ -1,6 +1,7 @@
 package localproxy
 
 import (
+	"context"
 	"errors"
 	"net"
 )
@@ -8,6 +9,6 @@ import (
 func removeSocket(string) error { return nil }
 
 // listenPrivate refuses: Windows has no mode of a socket.
-func listenPrivate(string) (net.Listener, error) {
+func listenPrivate(context.Context, string) (net.Listener, error) {
 	return nil, errors.New("--socket is for Linux and macOS: on Windows the proxy listens on a port, and answers only its own user")
 }

@@ -88,7 +88,7 @@ func (p *Proxy) Open(ctx context.Context) (net.Listener, error) {
 	var ln net.Listener
 	var err error
 	if p.socket != "" {
-		ln, err = localproxy.ListenSocket(p.socket)
+		ln, err = localproxy.ListenSocket(ctx, p.socket)
 	} else {
 		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", p.Listen)
 	}

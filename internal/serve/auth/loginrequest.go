@@ -50,13 +50,14 @@ const (
 var (
 	// ErrManyRequests means that the store has as many requests for logins as it may.
 	ErrManyRequests = errors.New("too many logins are being asked for")
-	// ErrWaiting means that the person has not answered yet, ErrSoon that the program must
-	// wait longer before it asks again, ErrDenied that the person has denied the login, and
-	// ErrLate that the person did not answer in time.
+	// ErrWaiting means that the person has not answered yet.
 	ErrWaiting = errors.New("nobody has answered yet")
-	ErrSoon    = errors.New("the program asks too often")
-	ErrDenied  = errors.New("the login was denied")
-	ErrLate    = errors.New("nobody answered in time: log in again")
+	// ErrSoon means that the program must wait longer before it asks again.
+	ErrSoon = errors.New("the program asks too often")
+	// ErrDenied means that the person has denied the login.
+	ErrDenied = errors.New("the login was denied")
+	// ErrLate means that the person did not answer in time.
+	ErrLate = errors.New("nobody answered in time: log in again")
 	// ErrCode means that no program waits for the code that a person typed.
 	ErrCode = errors.New("no program waits for this code: it is wrong, has expired or was answered already")
 )

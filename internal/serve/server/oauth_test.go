@@ -434,7 +434,7 @@ func TestLoginOff(t *testing.T) {
 // one with a token that somebody made, in turns.
 func BenchmarkLogin(b *testing.B) {
 	w := newLoginWorld(b)
-	r, err := http.NewRequestWithContext(b.Context(), "GET", "/", nil)
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "/", nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -454,7 +454,7 @@ func BenchmarkLogin(b *testing.B) {
 	}
 	u := w.oursPDB.path(b, layout.SymStore)
 	request := func(token string) *http.Request {
-		r, err := http.NewRequestWithContext(b.Context(), "GET", u, nil)
+		r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, u, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
