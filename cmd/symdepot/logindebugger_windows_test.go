@@ -51,11 +51,8 @@ func TestLoginDebugger(t *testing.T) {
 	server, kits, providers := filepath.Join(dir, "server"), filepath.Join(dir, "Windows Kits", "10"), filepath.Join(dir, "my providers")
 	kit, program := filepath.Join(kits, "Debuggers", "x64"), filepath.Join(dir, "symdepot 100%", "symdepot.exe")
 	registerKits(t, kits)
-	at, err := exec.LookPath("symdepot")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(at)
+	own := exec.CommandContext(t.Context(), "symdepot")
+	text, err := os.ReadFile(own.Path)
 	if err := errors.Join(err, os.MkdirAll(kit, 0o755), os.MkdirAll(filepath.Dir(program), 0o755), os.WriteFile(program, text, 0o755)); err != nil {
 		t.Fatal(err)
 	}
