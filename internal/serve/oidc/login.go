@@ -253,7 +253,8 @@ func (l *Login) person(c, more Claims) (Person, error) {
 		return Person{}, &Refusal{Forbidden: true, Text: fmt.Sprintf("the name has more than %d bytes or cannot be printed", maxName)}
 	}
 	if l.cfg.Groups != "" {
-		p.Groups = slices.DeleteFunc(c.or(more, l.cfg.Groups).texts(l.cfg.Groups), func(s string) bool { return s == "" || len(s) > maxName || !truncate.Printable(s) })
+		groups := c.or(more, l.cfg.Groups).texts(l.cfg.Groups)
+		p.Groups = slices.DeleteFunc(groups, func(s string) bool { return s == "" || len(s) > maxName || !truncate.Printable(s) })
 		p.Groups = p.Groups[:min(len(p.Groups), maxGroups)]
 	}
 	return p, nil
@@ -298,7 +299,8 @@ func (l *Login) userInfo(ctx context.Context, c Claims, accessToken string) (Cla
 	case err == nil && status == http.StatusOK && more.text("sub") == c.text("sub"):
 		return more, nil
 	}
-	l.keys.log.Warn("the OpenID provider does not say the claims of a person", "issuer", l.cfg.Issuer, "endpoint", p.UserInfo, "status", status, "error", err)
+	l.keys.log.Warn("the OpenID provider does not say the claims of a person",
+		"issuer", l.cfg.Issuer, "endpoint", p.UserInfo, "status", status, "error", err)
 	if named {
 		return nil, nil
 	}
