@@ -20,6 +20,7 @@ import (
 
 // TestLoginNodes: of two servers on one PostgreSQL database, what a person allows at one, the
 // program takes at the other; what ends a login at one ends it at the other within five seconds.
+// A person who is no longer in the file of users loses it at both.
 func TestLoginNodes(t *testing.T) {
 	t.Parallel()
 	users := commandtest.WriteUsers(t, t.TempDir(), "alice")
@@ -148,5 +149,17 @@ func TestLoginNodes(t *testing.T) {
 	}
 	if good != 1 {
 		t.Errorf("%d refreshes with one token succeed, want 1", good)
+	}
+	// The file of users is that of both servers.
+	got, _ = login()
+	if !counts(0, got.Access) || !counts(1, got.Access) {
+		t.Fatal("a login does not count at both servers")
+	}
+	commandtest.WriteUsers(t, filepath.Dir(users), "bob")
+	for node := range c.Nodes {
+		symtest.Await(t, time.Minute, "the end of the login of a removed person", func() bool { return !counts(node, got.Access) })
+	}
+	if status, next := post(1, "token", refresh(got)); status != 400 || next.Error != "invalid_grant" {
+		t.Errorf("a refresh of a removed person: status %d, %+v", status, next)
 	}
 }

@@ -53,10 +53,63 @@ func TestSecretService(t *testing.T) {
 	run(t, "TestInUnlocked", env, append(by, "password")...)
 }
 
+// keepassxc opens a database in KeePassXC, without a screen, with the first line of a file as its
+// password. It then runs a program, and ends KeePassXC.
+const keepassxc = `keepassxc --pw-stdin "$1" <"$2" >/dev/null 2>&1 & shift 2; "$@"; code=$?; kill -KILL $!; exit $code`
+
+// bus is the configuration of a bus that starts no program: nothing but KeePassXC is its Secret
+// Service.
+const bus = `<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen><policy context="default">` +
+	`<allow send_destination="*"/><allow own="*"/><allow eavesdrop="true"/></policy></busconfig>`
+
+// database is a database whose root group KeePassXC gives to the Secret Service.
+const database = `<KeePassFile><Meta><Generator>KeePassXC</Generator><CustomData><Item><Key>FDO_SECRETS_EXPOSED_GROUP</Key>` +
+	`<Value>{00112233-4455-6677-8899-aabbccddeeff}</Value></Item></CustomData></Meta>` +
+	`<Root><Group><UUID>ABEiM0RVZneImaq7zN3u/w==</UUID><Name>Root</Name></Group></Root></KeePassFile>`
+
+// TestKeePassXC: the Secret Service of KeePassXC keeps secrets while its database is open; it is
+// locked while the database is.
+func TestKeePassXC(t *testing.T) {
+	t.Parallel()
+	session, _, cli := symtest.Tool(t, "dbus-run-session"), symtest.Tool(t, "keepassxc"), symtest.Tool(t, "keepassxc-cli")
+	home := t.TempDir()
+	file := func(name, text string) string {
+		t.Helper()
+		symtest.Put(t, home, name, []byte(text))
+		return filepath.Join(home, name)
+	}
+	if err := os.MkdirAll(filepath.Join(home, "keepassxc"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file("keepassxc/keepassxc.ini", "[General]\nSingleInstance=false\nUpdateCheckMessageShown=true\n[GUI]\nCheckForUpdates=false\n"+
+		"[FdoSecrets]\nEnabled=true\nShowNotification=false\nConfirmDeleteItem=false\nConfirmAccessItem=false\n")
+	env := []string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "XDG_RUNTIME_DIR=" + home, "XDG_CACHE_HOME=" + home, "XDG_DATA_HOME=" + home, "QT_QPA_PLATFORM=offscreen"}
+	made := exec.CommandContext(t.Context(), cli, "import", "-p", file("db.xml", database), filepath.Join(home, "db.kdbx"))
+	made.Env, made.Stdin = append(os.Environ(), env...), strings.NewReader("password\npassword\n")
+	if out, err := made.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", made.Args, err, out)
+	}
+	by := []string{session, "--config-file", file("bus.xml", bus), "--", "sh", "-c", keepassxc, "sh", filepath.Join(home, "db.kdbx")}
+	env = append(env, inside+"="+comesLater)
+	run(t, "TestInUnlocked", env, append(by, file("right", "password\n"))...)
+	run(t, "TestInLocked", env, append(by, file("wrong", "other\n"))...)
+}
+
+// comesLater is the value of inside where the Secret Service starts beside the test.
+const comesLater = "later"
+
 func needsSession(t *testing.T) {
 	t.Helper()
 	if os.Getenv(inside) == "" {
 		t.Skip("runs in the session that another test makes")
+	}
+}
+
+// comes waits for the Secret Service, where it starts beside the test, to be open or locked.
+func comes(t *testing.T, want error) {
+	t.Helper()
+	if os.Getenv(inside) == comesLater {
+		symtest.Await(t, time.Minute, "the Secret Service", func() bool { return errors.Is(available(false), want) })
 	}
 }
 
@@ -69,6 +122,7 @@ func TestInNoCollection(t *testing.T) {
 
 func TestInUnlocked(t *testing.T) {
 	needsSession(t)
+	comes(t, nil)
 	keeps(t, System{})
 	if s, without, err := Choose(t.Context(), "", t.TempDir()); err != nil || s.Name() != NameSystem || without != nil {
 		t.Errorf("the store is %v, %v, %v; want that of the system", s, without, err)
@@ -77,6 +131,7 @@ func TestInUnlocked(t *testing.T) {
 
 func TestInLocked(t *testing.T) {
 	needsSession(t)
+	comes(t, ErrLocked)
 	started := time.Now()
 	for what, err := range map[string]error{
 		"get":    second(System{}.Get(t.Context(), "k")),

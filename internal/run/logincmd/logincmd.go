@@ -139,7 +139,12 @@ func (c Login) Run(a *console.Console) error {
 	if c.JSON {
 		return term.NewJSONLines(a.Stdout).Write(l)
 	}
-	_, err = fmt.Fprintf(a.Stdout, "Signed in to %s as %s. %s\n", l.Server, term.Printable(l.Person), kept(l))
+	return told(a, l)
+}
+
+// told tells of a login that has begun.
+func told(a *console.Console, l login.Login) error {
+	_, err := fmt.Fprintf(a.Stdout, "Signed in to %s as %s. %s\n", l.Server, term.Printable(l.Person), kept(l))
 	return err
 }
 

@@ -74,8 +74,12 @@ func (l Login) configure(a *console.Console, all *login.Logins) error {
 	case err != nil && !errors.Is(err, login.ErrNone):
 		return err
 	case !signedIn && !l.DryRun:
-		if _, err := l.begin(a, all); err != nil {
+		begun, err := l.begin(a, all)
+		if err != nil {
 			return meaning(err)
+		}
+		if err := told(a, begun); err != nil {
+			return err
 		}
 		signedIn = true
 	}
@@ -131,8 +135,8 @@ func (l Login) carryOut(a *console.Console, all *login.Logins, machine clientset
 	case refused:
 		say(a, "symdepot: nothing was changed: files exist already, and nobody can be asked; --yes makes these changes")
 		return term.ErrNegative
-	case dry:
-		return nil
+	case dry && len(edits) > 0:
+		return unchanged(a)
 	case len(edits) == 0:
 		_, err := fmt.Fprintln(a.Stdout, "Nothing was changed.")
 		return err
@@ -142,11 +146,17 @@ func (l Login) carryOut(a *console.Console, all *login.Logins, machine clientset
 	}
 	for _, c := range then {
 		if out, err := machine.Run(a.Ctx, c.Program, c.Args...); err != nil {
-			say(a, "symdepot: %s: %v (%s); run it yourself in a session of yours", c, err, term.Printable(strings.TrimSpace(out)))
+			say(a, "symdepot: %s: %v; run this command yourself in a session of yours. It printed:\n%s", c, err, term.PrintableText(out, 1<<10))
 		}
 	}
 	_, err := fmt.Fprintf(a.Stdout, "%s changed; symdepot login %s --configure --undo puts back what stood before.\n",
 		term.Count(int64(len(edits)), "file"), l.URL)
+	return err
+}
+
+// unchanged ends what --dry-run prints.
+func unchanged(a *console.Console) error {
+	_, err := fmt.Fprintln(a.Stdout, "Nothing was changed: this is what the command does without --dry-run.")
 	return err
 }
 
@@ -211,6 +221,8 @@ func (l Login) undo(a *console.Console, all *login.Logins, machine clientsetup.M
 	case len(done) == 0:
 		say(a, "symdepot: nothing is set up for %s", server)
 		return term.ErrNegative
+	case l.DryRun:
+		return unchanged(a)
 	}
 	return nil
 }

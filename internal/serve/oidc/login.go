@@ -94,6 +94,7 @@ type provider struct {
 	Issuer    string   `json:"issuer"`
 	Authorize string   `json:"authorization_endpoint"`
 	Token     string   `json:"token_endpoint"`
+	UserInfo  string   `json:"userinfo_endpoint"` // empty: there is none
 	Methods   []string `json:"token_endpoint_auth_methods_supported"`
 }
 
@@ -196,11 +197,11 @@ func (l *Login) Finish(ctx context.Context, f Flow, q url.Values) (Person, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, codeTimeout)
 	defer cancel()
-	token, err := l.exchange(ctx, f, q.Get("code"))
+	answer, err := l.exchange(ctx, f, q.Get("code"))
 	if err != nil {
 		return Person{}, err
 	}
-	h, unverified, sig, err := parse(token)
+	h, unverified, sig, err := parse(answer.IDToken)
 	if err != nil {
 		return Person{}, err
 	}
@@ -214,42 +215,109 @@ func (l *Login) Finish(ctx context.Context, f Flow, q url.Values) (Person, error
 	if _, err := timely(c, l.now()); err != nil {
 		return Person{}, err
 	}
-	return l.person(c, f.Nonce)
+	if err := l.ours(c, f.Nonce); err != nil {
+		return Person{}, err
+	}
+	more, err := l.userInfo(ctx, c, answer.AccessToken)
+	if err != nil {
+		return Person{}, err
+	}
+	return l.person(c, more)
 }
 
-// person returns whom verified claims name.
-func (l *Login) person(c Claims, nonce string) (Person, error) {
+// ours returns an error unless verified claims are for this server and this sign-in.
+func (l *Login) ours(c Claims, nonce string) error {
 	aud, azp := c.texts("aud"), c.text("azp")
 	switch {
 	case !slices.Contains(aud, l.cfg.ClientID), len(aud) > 1 && azp == "", azp != "" && azp != l.cfg.ClientID:
-		return Person{}, refuse("the id token is for the audience %.300q, not for this server", strings.Join(aud, " "))
+		return refuse("the id token is for the audience %.300q, not for this server", strings.Join(aud, " "))
 	case subtle.ConstantTimeCompare([]byte(nonce), []byte(c.text("nonce"))) != 1:
-		return Person{}, refuse("the id token does not belong to this sign-in")
+		return refuse("the id token does not belong to this sign-in")
 	case c.text("sub") == "":
-		return Person{}, refuse("the id token has no subject (sub)")
+		return refuse("the id token has no subject (sub)")
 	}
+	return nil
+}
+
+// person returns whom claims name. A claim that c lacks is read from more.
+func (l *Login) person(c, more Claims) (Person, error) {
 	claim := l.cfg.nameClaim()
-	p := Person{Name: c.text(claim)}
+	named := c.or(more, claim)
+	p := Person{Name: named.text(claim)}
 	switch {
 	case p.Name == "":
 		return Person{}, &Refusal{Forbidden: true, Text: fmt.Sprintf("the provider does not say the claim %q, which is the name here", claim)}
-	case claim == "email" && c.text("email_verified") != "true":
+	case claim == "email" && named.text("email_verified") != "true":
 		return Person{}, &Refusal{Forbidden: true, Text: "the provider has not verified the mail address"}
 	case len(p.Name) > maxName || !truncate.Printable(p.Name):
 		return Person{}, &Refusal{Forbidden: true, Text: fmt.Sprintf("the name has more than %d bytes or cannot be printed", maxName)}
 	}
 	if l.cfg.Groups != "" {
-		p.Groups = slices.DeleteFunc(c.texts(l.cfg.Groups), func(s string) bool { return s == "" || len(s) > maxName || !truncate.Printable(s) })
+		groups := c.or(more, l.cfg.Groups).texts(l.cfg.Groups)
+		p.Groups = slices.DeleteFunc(groups, func(s string) bool { return s == "" || len(s) > maxName || !truncate.Printable(s) })
 		p.Groups = p.Groups[:min(len(p.Groups), maxGroups)]
 	}
 	return p, nil
 }
 
+// or returns c if it has the claim, else more.
+func (c Claims) or(more Claims, claim string) Claims {
+	if _, ok := c[claim]; ok {
+		return c
+	}
+	return more
+}
+
+// userInfo returns the claims of the user info endpoint (OpenID Connect Core 1.0 section 5.3), if
+// the id token c lacks the name or the groups: a provider may keep the claims of scopes there.
+// Without the endpoint there are none. A person whose name is known signs in without groups if
+// the endpoint does not answer.
+func (l *Login) userInfo(ctx context.Context, c Claims, accessToken string) (Claims, error) {
+	_, named := c[l.cfg.nameClaim()]
+	_, grouped := c[l.cfg.Groups]
+	if named && (grouped || l.cfg.Groups == "") {
+		return nil, nil
+	}
+	p, err := l.provider(ctx)
+	if err != nil || p.UserInfo == "" || accessToken == "" {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.UserInfo, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	r.Header.Set("Authorization", "Bearer "+accessToken)
+	r.Header.Set("Accept", "application/json")
+	status, b, err := l.ask(ctx, r)
+	var more Claims
+	if err == nil && status == http.StatusOK {
+		more, err = parseClaims(b)
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil, err
+	case err == nil && status == http.StatusOK && more.text("sub") == c.text("sub"):
+		return more, nil
+	}
+	l.keys.log.Warn("the OpenID provider does not say the claims of a person",
+		"issuer", l.cfg.Issuer, "endpoint", p.UserInfo, "status", status, "error", err)
+	if named {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%w: the user info endpoint of the provider has no claims of this person", ErrUnavailable)
+}
+
+// tokens is the answer to a code.
+type tokens struct {
+	IDToken     string `json:"id_token"`
+	AccessToken string `json:"access_token"`
+}
+
 // exchange exchanges a code for an id token.
-func (l *Login) exchange(ctx context.Context, f Flow, code string) (idToken string, err error) {
+func (l *Login) exchange(ctx context.Context, f Flow, code string) (tokens, error) {
 	p, err := l.provider(ctx)
 	if err != nil {
-		return "", err
+		return tokens{}, err
 	}
 	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {f.Redirect}, "code_verifier": {f.Verifier}}
 	basic := l.cfg.ClientSecret != "" && (len(p.Methods) == 0 || slices.Contains(p.Methods, "client_secret_basic"))
@@ -261,41 +329,50 @@ func (l *Login) exchange(ctx context.Context, f Flow, code string) (idToken stri
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Token, strings.NewReader(form.Encode()))
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return tokens{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Accept", "application/json")
 	if basic {
 		r.SetBasicAuth(url.QueryEscape(l.cfg.ClientID), url.QueryEscape(l.cfg.ClientSecret)) // RFC 6749 section 2.3.1
 	}
-	client := *l.keys.client
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the secret goes nowhere else
-	resp, err := client.Do(r)
+	status, b, err := l.ask(ctx, r)
 	if err != nil {
-		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return "", ctx.Err()
-		}
-		return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	defer resp.Body.Close()
-	b, err := readAll(resp.Body, maxAnswer)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return tokens{}, err
 	}
 	var answer struct {
-		IDToken string `json:"id_token"`
-		Error   string `json:"error"`
-		Why     string `json:"error_description"`
+		tokens
+		Error string `json:"error"`
+		Why   string `json:"error_description"`
 	}
 	err = json.Unmarshal(b, &answer)
 	switch {
 	case err == nil && answer.Error == "invalid_grant":
-		return "", refuse("the provider does not accept the code: %.200q", cmp.Or(answer.Why, answer.Error))
-	case err != nil || resp.StatusCode != http.StatusOK || answer.IDToken == "":
-		l.keys.log.Warn("the OpenID provider does not exchange a code", "issuer", l.cfg.Issuer, "status", resp.StatusCode, "error", answer.Error)
-		return "", fmt.Errorf("%w: the provider answered the code with status %d", ErrUnavailable, resp.StatusCode)
+		return tokens{}, refuse("the provider does not accept the code: %.200q", cmp.Or(answer.Why, answer.Error))
+	case err != nil || status != http.StatusOK || answer.IDToken == "":
+		l.keys.log.Warn("the OpenID provider does not exchange a code", "issuer", l.cfg.Issuer, "status", status, "error", answer.Error)
+		return tokens{}, fmt.Errorf("%w: the provider answered the code with status %d", ErrUnavailable, status)
 	}
-	return answer.IDToken, nil
+	return answer.tokens, nil
+}
+
+// ask sends a request with a secret to the provider, and follows it nowhere else. The error wraps
+// ErrUnavailable, or is that of the context.
+func (l *Login) ask(ctx context.Context, r *http.Request) (status int, body []byte, err error) {
+	client := *l.keys.client
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := client.Do(r)
+	if err != nil {
+		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return 0, nil, ctx.Err()
+		}
+		return 0, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	defer resp.Body.Close()
+	if body, err = readAll(resp.Body, maxAnswer); err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return resp.StatusCode, body, nil
 }
 
 // provider returns the metadata of the provider. It reads them at most once an hour,
@@ -352,6 +429,9 @@ func parseProvider(b []byte, issuer string) (p provider, err error) {
 		if !isEndpoint(u, issuer) {
 			return provider{}, fmt.Errorf("the metadata have no %s with https, but %.200q", what, u)
 		}
+	}
+	if !isEndpoint(p.UserInfo, issuer) {
+		p.UserInfo = ""
 	}
 	return p, nil
 }

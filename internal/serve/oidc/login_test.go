@@ -67,6 +67,20 @@ func TestLogin(t *testing.T) {
 		{name: "an address of which nobody says so", prepare: func(c *oidctest.Client, _ *LoginConfig) { delete(c.Person, "email_verified") }, want: "not verified"},
 		{name: "no name", prepare: func(_ *oidctest.Client, cfg *LoginConfig) { cfg.Name = "nick" }, want: `does not say the claim "nick"`},
 		{name: "a name with a line", prepare: func(c *oidctest.Client, _ *LoginConfig) { c.Person["email"] = "a\nb" }, want: "cannot be printed"},
+		{name: "claims of the user info endpoint", prepare: func(c *oidctest.Client, cfg *LoginConfig) {
+			cfg.Groups = "groups"
+			c.Person, c.UserInfo = map[string]any{"email_verified": false, "groups": []string{"a"}}, map[string]any{"sub": "1234", "email": "al@corp.example", "email_verified": true, "groups": []string{"b"}}
+		}, person: Person{Name: "al@corp.example", Groups: []string{"a"}}},
+		{name: "groups of the user info endpoint", prepare: func(c *oidctest.Client, cfg *LoginConfig) {
+			cfg.Groups = "teams"
+			c.UserInfo = map[string]any{"sub": "1234", "email": "other@corp.example", "email_verified": true, "teams": []string{"b"}}
+		}, person: Person{Name: "alice@corp.example", Groups: []string{"b"}}},
+		{name: "groups of somebody else", prepare: func(c *oidctest.Client, cfg *LoginConfig) {
+			cfg.Groups, c.UserInfo = "teams", map[string]any{"sub": "other", "teams": []string{"b"}}
+		}, person: Person{Name: "alice@corp.example"}},
+		{name: "an address that the user info endpoint has not verified", prepare: func(c *oidctest.Client, _ *LoginConfig) {
+			c.Person, c.UserInfo = map[string]any{"email_verified": true}, map[string]any{"sub": "1234", "email": "al@corp.example"}
+		}, want: "not verified"},
 		{name: "another nonce", prepare: func(c *oidctest.Client, _ *LoginConfig) { c.Change = func(m map[string]any) { m["nonce"] = "x" } }, want: "does not belong"},
 		{name: "no nonce", prepare: func(c *oidctest.Client, _ *LoginConfig) { c.Change = func(m map[string]any) { delete(m, "nonce") } }, want: "does not belong"},
 		{name: "another audience", prepare: func(c *oidctest.Client, _ *LoginConfig) { c.Change = func(m map[string]any) { m["aud"] = "other" } }, want: "audience"},
@@ -122,6 +136,45 @@ func TestLogin(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLoginUserInfo: without the name in the id token, a user info endpoint must answer, for the
+// same person; and it gets the access token, which goes nowhere else.
+func TestLoginUserInfo(t *testing.T) {
+	t.Parallel()
+	elsewhere := oidctest.New(t, "")
+	for what, answer := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"refuses": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		"no JSON": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("eyJ.e30.x")) },
+		"names somebody else": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"sub":"5678","email":"a@b","email_verified":true}`))
+		},
+		"names nobody": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"email":"a@b","email_verified":true}`))
+		},
+		"sends to another host": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) },
+	} {
+		c, i := newClock(), oidctest.New(t, "")
+		i.SetClient(&oidctest.Client{ID: "depot", Redirect: back, Person: map[string]any{}, UserInfo: map[string]any{}, Now: c.now})
+		i.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != "/userinfo" {
+				return false
+			}
+			answer(w, r)
+			return true
+		})
+		l := newLogin(t, c, LoginConfig{Issuer: i.URL, ClientID: "depot"})
+		where, f, err := l.Begin(t.Context(), back)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := l.Finish(t.Context(), f, visit(t, where)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("a user info endpoint that %s: %+v, %v; want ErrUnavailable", what, p, err)
+		}
+	}
+	if n := elsewhere.Requests(); n != 0 {
+		t.Errorf("another host got %d requests, want none", n)
 	}
 }
 

@@ -109,7 +109,7 @@ func (i *Issuer) Requests() int {
 func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	i.requests++
-	down, keys, answer := i.down, i.keys, i.answer
+	down, keys, answer, client := i.down, i.keys, i.answer, i.client
 	i.mu.Unlock()
 	switch {
 	case down:
@@ -121,12 +121,18 @@ func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 		i.authorize(w, r)
 	case r.URL.Path == "/token":
 		i.token(w, r)
+	case r.URL.Path == "/userinfo":
+		i.userInfo(w, r)
 	default:
 		u := "http://" + r.Host
-		_ = json.NewEncoder(w).Encode(map[string]any{
+		metadata := map[string]any{
 			"issuer": i.URL, "jwks_uri": u + "/keys", "response_types_supported": []string{"code", "id_token"},
 			"authorization_endpoint": u + "/authorize", "token_endpoint": u + "/token",
-		})
+		}
+		if client != nil && client.UserInfo != nil {
+			metadata["userinfo_endpoint"] = u + "/userinfo"
+		}
+		_ = json.NewEncoder(w).Encode(metadata)
 	}
 }
 

@@ -18,6 +18,8 @@ type Client struct {
 	// Person are the claims of the person who is signed in at the issuer. A nil map: the
 	// person refuses.
 	Person map[string]any
+	// UserInfo are the claims of the user info endpoint. A nil map: there is no such endpoint.
+	UserInfo map[string]any
 	// Change, if not nil, changes the claims of an id token before it is signed.
 	Change func(claims map[string]any)
 	// Now is the clock; nil is time.Now.
@@ -98,5 +100,19 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	if i.client.Change != nil {
 		i.client.Change(claims)
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "unused", "token_type": "Bearer", "id_token": Sign(i.keys[0], nil, claims)})
+	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": accessToken, "token_type": "Bearer", "id_token": Sign(i.keys[0], nil, claims)})
+}
+
+// accessToken is what the user info endpoint accepts.
+const accessToken = "access-token"
+
+// userInfo answers with the claims of the person.
+func (i *Issuer) userInfo(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.client == nil || r.Header.Get("Authorization") != "Bearer "+accessToken {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(i.client.UserInfo)
 }
