@@ -23,9 +23,12 @@ type PublicOptions struct {
 	// of ?f@ns@@YAXH@Z, which says the types of the parameters. A decorated name that
 	// is not understood is hidden.
 	Undecorated bool
-	// Exported keeps only the names that the image exports, as the symbols of the
-	// linker in the PDB say. A PDB without these keeps none.
+	// Exported keeps only the public symbols that the image exports: those of Exports or,
+	// if that is empty, those that the PDB names. Files of lld name none, which is an
+	// error.
 	Exported bool
+	// Exports are the names in the export table of the image.
+	Exports []string
 	// Static names static functions too, which have no public symbol, as link
 	// /PDBSTRIPPED does. Without it, most debuggers show an address in such a function
 	// with the name of the public symbol before it.

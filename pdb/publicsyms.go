@@ -17,7 +17,8 @@ import (
 
 // Limits of the symbols of a public PDB.
 const (
-	hashBuckets     = 4096 // of the tables of symbols
+	hashBuckets     = 4096                     // of the tables of symbols
+	bucketBits      = 4 * (hashBuckets/32 + 1) // bytes that say which are used
 	maxPublicText   = 0xFF00
 	maxSortedNames  = 64 << 20 // bytes of names that are sorted at once
 	maxStaticNames  = 64 << 20 // bytes
@@ -71,8 +72,8 @@ func (s *stripper) readSymbols(modules []compiland) error {
 	s.symbols = p
 	var err error
 	if p.opt.Exported {
-		if p.exports, err = s.f.exported(modules); err != nil {
-			return fmt.Errorf("symbols of the linker: %w", err)
+		if p.exports, err = s.f.exported(modules, p.opt.Exports); err != nil {
+			return fmt.Errorf("exports: %w", err)
 		}
 	}
 	if err := p.choose(s); err != nil {
@@ -86,7 +87,7 @@ func (s *stripper) readSymbols(modules []compiland) error {
 	if p.size >= nilSize {
 		return fmt.Errorf("%d bytes of public symbols are more than the format can have", p.size)
 	}
-	if err := p.sortByHash(); err != nil {
+	if err := p.sortByHash(maxSortedNames); err != nil {
 		return fmt.Errorf("symbol records: %w", err)
 	}
 	if err := p.sortByAddress(); err != nil {
@@ -94,7 +95,7 @@ func (s *stripper) readSymbols(modules []compiland) error {
 	}
 	s.streams[publicRecords] = publicStream{p.size, p.records}
 	s.streams[publicPublics] = p.publics()
-	s.streams[publicGlobals] = memory(append(hashHeader(0, 4*(hashBuckets/32+1)), make([]byte, 4*(hashBuckets/32+1))...))
+	s.streams[publicGlobals] = memory(append(hashHeader(0, bucketBits), make([]byte, bucketBits)...))
 	for _, n := range []int{s.f.dbi.publics, s.f.dbi.record} {
 		if n <= IPIStream {
 			return fmt.Errorf("the symbols are in stream %d, which every PDB has for something else", n)
@@ -231,7 +232,7 @@ func withoutParameters(name string) string {
 
 // hiddenName returns the name of a symbol that has none: the address in the image.
 func (p *publicSymbols) hiddenName(r rawSymbol) string {
-	module := cmp.Or(p.opt.Module, "module")
+	module := p.opt.module()
 	if h := p.addr.section(r.seg); h != nil {
 		if image, ok := p.addr.toImage(h.start + uint64(r.off)); ok {
 			return fmt.Sprintf("%s+0x%x", module, image)
@@ -239,6 +240,9 @@ func (p *publicSymbols) hiddenName(r rawSymbol) string {
 	}
 	return fmt.Sprintf("%s+%04x:%08x", module, r.seg, r.off)
 }
+
+// module returns the name of the image in hidden names.
+func (o PublicOptions) module() string { return cmp.Or(o.Module, "module") }
 
 // isExported reports whether the symbol is exported. Exports of C functions for x86 lack the
 // underscore.
@@ -385,8 +389,8 @@ func appendPublic(b []byte, flags, off uint32, seg uint16, name []byte) []byte {
 }
 
 // sortByHash sorts the symbols by the bucket of their names and these by name. It
-// reads the names of so many buckets at once as fit in memory.
-func (p *publicSymbols) sortByHash() error {
+// reads the names of so many buckets at once as have at most most bytes, but of one at least.
+func (p *publicSymbols) sortByHash(most int64) error {
 	p.byHash = make([]uint32, len(p.list))
 	var bytesOf [hashBuckets]int64
 	for i, s := range p.list {
@@ -405,7 +409,7 @@ func (p *publicSymbols) sortByHash() error {
 	}
 	for first, from := 0, 0; first < hashBuckets; {
 		last, n, to := first, int64(0), from
-		for last < hashBuckets && (last == first || n+bytesOf[last] <= maxSortedNames) {
+		for last < hashBuckets && (last == first || n+bytesOf[last] <= most) {
 			n += bytesOf[last]
 			to += int(p.buckets[last])
 			last++
@@ -533,8 +537,10 @@ func (p *publicSymbols) ranks() ([]uint32, error) {
 
 // publics returns the stream with the hash table and the map of addresses.
 func (p *publicSymbols) publics() publicStream {
-	words32 := hashBuckets/32 + 1
-	table := make([]byte, 4*words32)
+	var table []byte // an empty one has no bits
+	if len(p.list) > 0 {
+		table = make([]byte, bucketBits)
+	}
 	at := uint32(0)
 	for b, n := range p.buckets {
 		if n > 0 {
@@ -561,11 +567,18 @@ func (p *publicSymbols) publics() publicStream {
 	}}
 }
 
-// exported returns the names that the image exports, as the linker's module has them.
-func (f *File) exported(modules []compiland) (map[string]bool, error) {
+// exported returns the names that the image exports: the given ones, or those of the modules that
+// linkers make.
+func (f *File) exported(modules []compiland, given []string) (map[string]bool, error) {
 	names, size := map[string]bool{}, 0
+	for _, name := range given {
+		names[name] = true
+	}
+	if len(names) > 0 {
+		return names, nil
+	}
 	for _, m := range modules {
-		if m.name != linkerModule || m.stream == noStream {
+		if m.name != linkerModule && !strings.HasSuffix(strings.ToLower(m.name), ".exp") || m.stream == noStream {
 			continue
 		}
 		err := f.eachSymbol(m, func(kind uint16, data []byte) error {
@@ -574,7 +587,7 @@ func (f *File) exported(modules []compiland) (map[string]bool, error) {
 			}
 			name := string(nameAt(data, 4))
 			if size += len(name) + 32; size > maxExportNames {
-				return fmt.Errorf("exports of more than %d bytes", maxExportNames)
+				return fmt.Errorf("names of more than %d bytes", maxExportNames)
 			}
 			names[name] = true
 			return nil
@@ -582,6 +595,9 @@ func (f *File) exported(modules []compiland) (map[string]bool, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("the PDB does not say what the image exports; give the names of its export table: %w", ErrNotPublic)
 	}
 	return names, nil
 }
