@@ -3,6 +3,7 @@ package pdb
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -16,6 +17,7 @@ const (
 	optionalStreams   = 11
 	moduleHead        = 64 // bytes of a module record before its names
 	contributionBytes = 28
+	headerBytes       = 40
 )
 
 // publicDBI makes the DBI stream of a public PDB.
@@ -33,6 +35,9 @@ func (d *publicDBI) readModules() error {
 		d.list = append(d.list, m)
 		h := make([]byte, moduleHead)
 		copy(h[4:], contribution28(head[4:]))
+		if err := checkNumbers(bytes.NewReader(h)); err != nil {
+			return err
+		}
 		binary.LittleEndian.PutUint16(h[34:], noStream)
 		d.modules.Write(h)
 		for _, name := range []string{m.name, m.object} {
@@ -133,7 +138,10 @@ func (d *publicDBI) sectionMap(size int64) ([]byte, error) {
 		return nil, err
 	}
 	b := make([]byte, 4+min(20*int64(u16(head, 0)), (size-4)/20*20))
-	return b, readFull(in, b, at)
+	if err := readFull(in, b, at); err != nil {
+		return nil, err
+	}
+	return b, checkNumbers(bytes.NewReader(b))
 }
 
 // stream returns the DBI stream.
@@ -147,7 +155,10 @@ func (d *publicDBI) stream() (publicStream, error) {
 	if err := readFull(in, was, 0); err != nil {
 		return publicStream{}, err
 	}
-	_, contributions, err := d.contributions()
+	parts, contributions, err := d.contributions()
+	if err == nil {
+		err = checkNumbers(parts)
+	}
 	if err != nil {
 		return publicStream{}, fmt.Errorf("section contributions: %w", err)
 	}
@@ -263,9 +274,9 @@ func (s *stripper) readOptional(d *publicDBI) error {
 		optFPO:      {16, unchanged},
 		optToSource: {8, unchanged},
 		optOMAP:     {8, unchanged},
-		optSections: {40, cleanSection},
+		optSections: {headerBytes, cleanSection},
 		optNewFPO:   {32, programs.clean},
-		optOriginal: {40, cleanSection},
+		optOriginal: {headerBytes, cleanSection},
 	}
 	for i := range optionalStreams {
 		d.optional[i] = noStream
@@ -332,8 +343,28 @@ func (s *stripper) records(n int, size int64, clean func([]byte) ([]byte, error)
 			return p, err
 		}}
 	}
-	_, err = io.Copy(io.Discard, open())
-	return publicStream{whole, open}, err
+	if size == headerBytes {
+		_, err = io.Copy(io.Discard, open()) // the names are texts
+		return publicStream{whole, open}, err
+	}
+	return publicStream{whole, open}, checkNumbers(open())
+}
+
+// errText is the error for a text where numbers should be.
+var errText = errors.New("a text stands where numbers should be")
+
+// checkNumbers reads all of r, a table of numbers. In a damaged file, such a table can lie where
+// private texts are.
+func checkNumbers(r io.Reader) error {
+	text := false
+	scan := runs{last: 0xFF, gram: func(int, uint64, bool) { text = true }}
+	if _, err := io.Copy(&scan, r); err != nil {
+		return err
+	}
+	if text {
+		return errText
+	}
+	return nil
 }
 
 // unchanged keeps a record of numbers.
@@ -344,7 +375,7 @@ func cleanSection(p []byte) ([]byte, error) {
 	c := bytes.Clone(p)
 	name, _ := untilNUL(c[:8])
 	clear(c[len(name):8])
-	return c, nil
+	return c, checkNumbers(bytes.NewReader(c[8:]))
 }
 
 // framePrograms are the programs of frame data that the output has.
