@@ -602,17 +602,24 @@ func TestWritePublicLarge(t *testing.T) {
 	checkMSF(t, b)
 	checkSymbolTables(t, mustOpen(t, b))
 	f := mustOpen(t, msfBytes(t, 4096, p.streams()))
-	whole := &publicSymbols{f: f, addr: &addresses{}}
-	if err := whole.choose(&stripper{f: f, removed: map[RemovedKind]*Removed{}}); err != nil {
-		t.Fatal(err)
+	order := func(most, atOnce int64) (*publicSymbols, []byte) {
+		p := &publicSymbols{f: f, addr: &addresses{}}
+		if err := p.choose(&stripper{f: f, removed: map[RemovedKind]*Removed{}}, most); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.sortByHash(atOnce); err != nil {
+			t.Fatal(err)
+		}
+		return p, must(io.ReadAll(p.records()))(t)
 	}
-	if err := whole.sortByHash(maxSortedNames); err != nil {
-		t.Fatal(err)
+	inMemory, records1 := order(1<<20, 1)
+	read, records2 := order(1000, 1<<20)
+	parts, records3 := order(0, 1000)
+	if inMemory.kept == nil || read.kept != nil || parts.kept != nil {
+		t.Fatal("the limit of records in memory does not hold")
 	}
-	first := slices.Clone(whole.byHash)
-	clear(whole.buckets[:])
-	if err := whole.sortByHash(1000); err != nil || !slices.Equal(first, whole.byHash) {
-		t.Errorf("in parts of 1000 bytes, the order differs; error %v", err)
+	if !slices.Equal(inMemory.byHash, read.byHash) || !slices.Equal(inMemory.byHash, parts.byHash) || !bytes.Equal(records1, records2) || !bytes.Equal(records1, records3) {
+		t.Error("the records or their order differ when they are not in memory")
 	}
 }
 

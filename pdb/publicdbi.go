@@ -11,13 +11,12 @@ import (
 
 // Limits of what a public PDB keeps beside its symbols.
 const (
-	maxPublicModules  = 128 << 20 // bytes of module records
-	maxFramePrograms  = 1 << 20
-	maxFrameText      = 16 << 20 // bytes of all programs
-	optionalStreams   = 11
-	moduleHead        = 64 // bytes of a module record before its names
-	contributionBytes = 28
-	headerBytes       = 40
+	maxPublicModules = 128 << 20 // bytes of module records
+	maxFramePrograms = 1 << 20
+	maxFrameText     = 16 << 20 // bytes of all programs
+	optionalStreams  = 11
+	moduleHead       = 64 // bytes of a module record before its names
+	headerBytes      = 40
 )
 
 // publicDBI makes the DBI stream of a public PDB.
@@ -34,7 +33,7 @@ func (d *publicDBI) readModules() error {
 	err := d.s.f.eachModule(func(head []byte, m compiland) error {
 		d.list = append(d.list, m)
 		h := make([]byte, moduleHead)
-		copy(h[4:], contribution28(head[4:]))
+		copyContribution(h[4:], head[4:])
 		if err := checkNumbers(bytes.NewReader(h)); err != nil {
 			return err
 		}
@@ -72,13 +71,11 @@ func pathless(name string) string {
 	return name
 }
 
-// contribution28 returns the contribution to a section at the start of b without the checksums of
-// its content and without the bytes that only align it.
-func contribution28(b []byte) []byte {
-	c := make([]byte, contributionBytes)
-	copy(c[:2], b[:2])     // section
-	copy(c[4:18], b[4:18]) // offset, size, characteristics, module
-	return c
+// copyContribution copies a contribution to a section without the checksums of its content and without
+// the bytes that only align it.
+func copyContribution(to, from []byte) {
+	copy(to[:2], from[:2])     // section
+	copy(to[4:18], from[4:18]) // offset, size, characteristics, module
 }
 
 // contributions returns the contributions to sections, and their size in bytes.
@@ -105,12 +102,13 @@ func (d *publicDBI) contributions() (io.Reader, int64, error) {
 	n := (f.dbi.contributions - 4) / size
 	head := bytes.Clone(p[:4])
 	w.skip(4)
+	c := make([]byte, size)
 	r := &pulled{next: func() ([]byte, error) {
 		p, err := w.peek(int(size))
 		if err != nil || int64(len(p)) < size {
 			return nil, orEOF(err)
 		}
-		c := append(contribution28(p), make([]byte, size-contributionBytes)...)
+		copyContribution(c, p)
 		w.skip(size)
 		return c, nil
 	}}
@@ -356,15 +354,35 @@ var errText = errors.New("a text stands where numbers should be")
 // checkNumbers reads all of r, a table of numbers. In a damaged file, such a table can lie where
 // private texts are.
 func checkNumbers(r io.Reader) error {
-	text := false
-	scan := runs{last: 0xFF, gram: func(int, uint64, bool) { text = true }}
-	if _, err := io.Copy(&scan, r); err != nil {
-		return err
+	_, err := io.Copy(&numbersOnly{}, r)
+	return err
+}
+
+// numbersOnly refuses texts: eight printable characters in a row of one byte or of two.
+type numbersOnly struct {
+	narrow int // printable bytes at the end
+	wide   int // pairs of a printable byte and zero at the end
+}
+
+// Write implements io.Writer.
+func (n *numbersOnly) Write(p []byte) (int, error) {
+	for i, c := range p {
+		switch {
+		case c >= ' ' && c <= '~':
+			if n.narrow++; n.narrow > 1 {
+				n.wide = 0
+			}
+		case c == 0 && n.narrow == 1:
+			n.narrow = 0
+			n.wide++
+		default:
+			n.narrow, n.wide = 0, 0
+		}
+		if n.narrow == shortest || n.wide == shortest {
+			return i, errText
+		}
 	}
-	if text {
-		return errText
-	}
-	return nil
+	return len(p), nil
 }
 
 // unchanged keeps a record of numbers.

@@ -20,7 +20,8 @@ const (
 	hashBuckets     = 4096                     // of the tables of symbols
 	bucketBits      = 4 * (hashBuckets/32 + 1) // bytes that say which are used
 	maxPublicText   = 0xFF00
-	maxSortedNames  = 64 << 20 // bytes of names that are sorted at once
+	maxKeptRecords  = 96 << 20 // bytes of records of the output that are kept in memory
+	maxSortedNames  = 64 << 20 // bytes of names that are sorted at once, if they are not
 	maxStaticNames  = 64 << 20 // bytes
 	maxExportNames  = 64 << 20 // bytes
 	publicNameStart = 14       // of a public symbol: length, kind, flags, offset and section come before
@@ -50,7 +51,10 @@ type publicSymbols struct {
 	exports map[string]bool
 	static  []staticFunction
 
-	list    []publicSymbol
+	list []publicSymbol
+	// kept has the records of the output. It is nil if they are too many; then the input is read
+	// again each time.
+	kept    []byte
 	size    int64 // bytes of all records
 	hidden  int64
 	byHash  []uint32 // the numbers of the symbols in the order of the hash table
@@ -76,7 +80,7 @@ func (s *stripper) readSymbols(modules []compiland) error {
 			return fmt.Errorf("exports: %w", err)
 		}
 	}
-	if err := p.choose(s); err != nil {
+	if err := p.choose(s, maxKeptRecords); err != nil {
 		return fmt.Errorf("symbol records: %w", err)
 	}
 	if p.opt.Static && !p.opt.Exported {
@@ -159,9 +163,9 @@ func (r *publicReader) next() (rawSymbol, error) {
 	return rawSymbol{}, io.EOF
 }
 
-// name returns the name of a symbol in the output, and whether it is hidden. The symbol is
+// shown returns the name of a symbol in the output, and whether it is hidden. The symbol is
 // not in the output if ok is false. The name is valid until the next call.
-func (p *publicSymbols) name(r rawSymbol) (name []byte, hidden, ok bool) {
+func (p *publicSymbols) shown(r rawSymbol) (name []byte, hidden, ok bool) {
 	if r.name, _ = untilNUL(r.name); len(r.name) == 0 || p.exports != nil && !p.isExported(string(r.name)) {
 		return nil, false, false
 	}
@@ -263,12 +267,14 @@ func (p *publicSymbols) isExported(raw string) bool {
 // recordSize returns the size in bytes of a public symbol.
 func recordSize(name []byte) int64 { return (publicNameStart + int64(len(name)) + 1 + 3) &^ 3 }
 
-// choose reads the public symbols of the input and decides which of them the output has.
-func (p *publicSymbols) choose(s *stripper) error {
+// choose reads the public symbols of the input and decides which of them the output has. It keeps their
+// records in memory if these have at most most bytes.
+func (p *publicSymbols) choose(s *stripper, most int64) error {
 	in, err := p.open()
 	if err != nil {
 		return err
 	}
+	p.kept = make([]byte, 0, min(2*in.size+1<<16, most))
 	in.other = func(bytes int64) { s.take(RemovedGlobals, 1, bytes) }
 	for {
 		r, err := in.next()
@@ -278,7 +284,7 @@ func (p *publicSymbols) choose(s *stripper) error {
 		if err != nil {
 			return err
 		}
-		name, hidden, ok := p.name(r)
+		name, hidden, ok := p.shown(r)
 		if !ok {
 			s.take(RemovedPublics, 1, recordSize(r.name))
 			continue
@@ -287,19 +293,24 @@ func (p *publicSymbols) choose(s *stripper) error {
 			p.hidden++
 			s.take(RemovedNames, 1, int64(len(r.name)))
 		}
-		if err := p.add(r.at, r.seg, r.off, name); err != nil {
+		if err := p.add(r, name); err != nil {
 			return err
 		}
 	}
 }
 
 // add adds a symbol to the output.
-func (p *publicSymbols) add(was uint32, seg uint16, off uint32, name []byte) error {
+func (p *publicSymbols) add(r rawSymbol, name []byte) error {
 	if p.size >= nilSize {
 		return errors.New("more than 4 GiB of public symbols")
 	}
-	p.list = append(p.list, publicSymbol{was: was, at: uint32(p.size), seg: seg, off: off, bucket: uint16(hashText(name) % hashBuckets)})
+	p.list = append(p.list, publicSymbol{was: r.at, at: uint32(p.size), seg: r.seg, off: r.off, bucket: uint16(hashText(name) % hashBuckets)})
 	p.size += recordSize(name)
+	if p.size > int64(cap(p.kept)) {
+		p.kept = nil
+	} else {
+		p.kept = appendPublic(p.kept, r.flags&0xF, r.off, r.seg, name)
+	}
 	return nil
 }
 
@@ -310,8 +321,8 @@ type keptReader struct {
 	i  int
 }
 
-// kept returns a reader of the symbols of the output.
-func (p *publicSymbols) kept() (*keptReader, error) {
+// again returns a reader of the symbols of the output, which reads the input once more.
+func (p *publicSymbols) again() (*keptReader, error) {
 	in, err := p.open()
 	return &keptReader{p: p, in: in}, err
 }
@@ -328,7 +339,7 @@ func (k *keptReader) next() (i int, flags uint32, name []byte, err error) {
 		if err != nil {
 			return 0, 0, nil, err
 		}
-		name, _, ok := p.name(r)
+		name, _, ok := p.shown(r)
 		if !ok {
 			continue
 		}
@@ -360,7 +371,10 @@ func (p *publicSymbols) end(i int) int64 {
 
 // records returns the symbol records of the output.
 func (p *publicSymbols) records() io.Reader {
-	in, err := p.kept()
+	if p.kept != nil {
+		return bytes.NewReader(p.kept)
+	}
+	in, err := p.again()
 	var b []byte
 	return &pulled{next: func() ([]byte, error) {
 		if err != nil {
@@ -407,6 +421,10 @@ func (p *publicSymbols) sortByHash(most int64) error {
 		p.byHash[next[s.bucket]] = uint32(i)
 		next[s.bucket]++
 	}
+	if p.kept != nil {
+		p.sortEach(0, hashBuckets, 0, p.name)
+		return nil
+	}
 	for first, from := 0, 0; first < hashBuckets; {
 		last, n, to := first, int64(0), from
 		for last < hashBuckets && (last == first || n+bytesOf[last] <= most) {
@@ -427,7 +445,7 @@ func (p *publicSymbols) sortByHash(most int64) error {
 func (p *publicSymbols) sortBuckets(first, last, from int, n int64) error {
 	text := make([]byte, 0, n)
 	spans := make([]struct{ start, end uint32 }, len(p.list)) // of the names in text
-	in, err := p.kept()
+	in, err := p.again()
 	for err == nil {
 		var i int
 		var name []byte
@@ -443,13 +461,39 @@ func (p *publicSymbols) sortBuckets(first, last, from int, n int64) error {
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	name := func(i uint32) []byte { return text[spans[i].start:spans[i].end] }
-	for b := first; b < last; b++ {
-		part := p.byHash[from : from+int(p.buckets[b])]
-		from += len(part)
-		slices.SortStableFunc(part, func(x, y uint32) int { return compareNames(name(x), name(y)) })
-	}
+	p.sortEach(first, last, from, func(i uint32) []byte { return text[spans[i].start:spans[i].end] })
 	return nil
+}
+
+// sortEach sorts the symbols of each of the buckets by name.
+func (p *publicSymbols) sortEach(first, last, from int, name func(i uint32) []byte) {
+	type named struct{ i, start, end uint32 }
+	var list []named
+	var text []byte // the names of a bucket, which fit in the processor's cache
+	for _, n := range p.buckets[first:last] {
+		part := p.byHash[from : from+int(n)]
+		from += len(part)
+		if n < 2 {
+			continue
+		}
+		list, text = list[:0], text[:0]
+		for _, i := range part {
+			start := uint32(len(text))
+			text = append(text, name(i)...)
+			list = append(list, named{i, start, uint32(len(text))})
+		}
+		slices.SortFunc(list, func(x, y named) int {
+			return cmp.Or(compareNames(text[x.start:x.end], text[y.start:y.end]), cmp.Compare(x.i, y.i))
+		})
+		for j, e := range list {
+			part[j] = e.i
+		}
+	}
+}
+
+// name returns the name of a symbol whose record is in memory.
+func (p *publicSymbols) name(i uint32) []byte {
+	return nameAt(p.kept, int(p.list[i].at)+publicNameStart)
 }
 
 // compareNames orders the names of a bucket, as readers of PDBs expect: shorter ones first,
@@ -458,17 +502,31 @@ func compareNames(x, y []byte) int {
 	if c := cmp.Compare(len(x), len(y)); c != 0 {
 		return c
 	}
-	for i := range x {
-		if x[i] >= 0x80 || y[i] >= 0x80 {
-			return bytes.Compare(x, y)
-		}
+	if !isASCII(x) || !isASCII(y) {
+		return bytes.Compare(x, y)
 	}
 	for i := range x {
-		if c := cmp.Compare(lower(x[i]), lower(y[i])); c != 0 {
-			return c
+		if a, b := x[i], y[i]; a != b {
+			if c := cmp.Compare(lower(a), lower(b)); c != 0 {
+				return c
+			}
 		}
 	}
 	return 0
+}
+
+func isASCII(b []byte) bool {
+	for ; len(b) >= 8; b = b[8:] {
+		if binary.LittleEndian.Uint64(b)&0x8080808080808080 != 0 {
+			return false
+		}
+	}
+	for _, c := range b {
+		if c >= 0x80 {
+			return false
+		}
+	}
+	return true
 }
 
 func lower(c byte) byte {
@@ -661,7 +719,7 @@ func (p *publicSymbols) readStatic(modules []compiland) error {
 				return fmt.Errorf("static functions of more than %d bytes", maxStaticNames)
 			}
 			p.static = append(p.static, f)
-			return p.add(uint32(len(p.static)-1), f.seg, f.off, []byte(f.name))
+			return p.add(rawSymbol{at: uint32(len(p.static) - 1), flags: publicFunction, seg: f.seg, off: f.off}, []byte(f.name))
 		})
 		if err != nil {
 			return err

@@ -327,15 +327,18 @@ func (c *msfFile) run(first, end int64) io.Reader {
 
 // words returns n numbers of four bytes as a reader.
 func words(n int, word func(i int) uint32) io.Reader {
+	const most = 1 << 10
 	i := 0
-	var b [4]byte
+	b := make([]byte, 0, 4*min(n, most))
 	return &pulled{next: func() ([]byte, error) {
 		if i >= n {
 			return nil, io.EOF
 		}
-		binary.LittleEndian.PutUint32(b[:], word(i))
-		i++
-		return b[:], nil
+		b = b[:0]
+		for end := min(n, i+most); i < end; i++ {
+			b = binary.LittleEndian.AppendUint32(b, word(i))
+		}
+		return b, nil
 	}}
 }
 
