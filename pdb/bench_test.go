@@ -66,7 +66,7 @@ func BenchmarkWritePublic(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		o    PublicOptions
-	}{{"all", PublicOptions{}}, {"static", PublicOptions{Static: true}}, {"undecorated", PublicOptions{Undecorated: true}}} {
+	}{{"all", PublicOptions{}}, {"no static", PublicOptions{NoStatic: true}}, {"undecorated", PublicOptions{Undecorated: true}}} {
 		b.Run(c.name, func(b *testing.B) {
 			b.SetBytes(size)
 			b.ReportAllocs()

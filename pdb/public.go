@@ -17,7 +17,7 @@ import (
 const PublicFormat = 1
 
 // PublicOptions are the options of WritePublic. The zero value keeps the name of each public
-// symbol as the linker knows it, and nothing that is not a public symbol.
+// symbol as the linker knows it, and that of each static function.
 type PublicOptions struct {
 	// Undecorated writes names as people read them, without parameters: ns::f instead
 	// of ?f@ns@@YAXH@Z, which says the types of the parameters. A decorated name that
@@ -29,10 +29,10 @@ type PublicOptions struct {
 	Exported bool
 	// Exports are the names in the export table of the image.
 	Exports []string
-	// Static names static functions too, which have no public symbol, as link
-	// /PDBSTRIPPED does. Without it, most debuggers show an address in such a function
-	// with the name of the public symbol before it.
-	Static bool
+	// NoStatic leaves out the names of static functions. They have no public symbol; as link
+	// /PDBSTRIPPED does, WritePublic names them nevertheless, because debuggers
+	// otherwise show an address in such a function with the name of the public symbol before it.
+	NoStatic bool
 	// Hide are patterns, in which * is any text and ? any character. A symbol whose name
 	// as the linker knows it, or as people read it, matches one of them keeps its address,
 	// and has the name MODULE+0xRVA.
@@ -49,9 +49,9 @@ type PublicOptions struct {
 type PublicReport struct {
 	PrivateSize int64 // of the input in bytes
 	Size        int64 // of the output in bytes
-	Publics     int64 // symbols in the output, also those with hidden names
-	Hidden      int64 // those with hidden names
-	Static      int64 // those of static functions
+	Publics     int64 // symbols in the output
+	Hidden      int64 // those of them with hidden names
+	Static      int64 // those of them for static functions
 	// Removed has the kinds of which something was taken away, in the order of the constants.
 	Removed []Removed
 }
@@ -107,7 +107,7 @@ var ErrNotPublic = errors.New("no public PDB can be made of it")
 // WritePublic writes a PDB for people who may see names and addresses of functions but no
 // types, locals, lines, source files and paths. Debuggers load it for the same image:
 // GUID, signature and both ages are those of the PDB of size bytes in r. It has the
-// public symbols, the section headers, the contributions of the modules to sections, the
+// public symbols, symbols of the same kind for static functions, the section headers, the contributions of the modules to sections, the
 // OMAP and the frame data, and the names of modules and libraries without their paths.
 // What no rule keeps is not in it: no stream is copied as it is.
 //

@@ -101,7 +101,7 @@ func TestWritePublic(t *testing.T) {
 	var private, left int64
 	for name, b := range linked(t) {
 		t.Run(name, func(t *testing.T) {
-			out, report := stripped(t, b, PublicOptions{})
+			out, report := stripped(t, b, PublicOptions{NoStatic: true})
 			private, left = private+int64(len(b)), left+int64(len(out))
 			t.Logf("%+v", report)
 			checkMSF(t, out)
@@ -145,9 +145,16 @@ func TestWritePublic(t *testing.T) {
 			checkTables(t, tableOf(t, bytes.NewReader(b), int64(len(b)), 0), tableOf(t, bytes.NewReader(out), int64(len(out)), 0))
 			checkNoPrivate(t, b, out, PublicOptions{})
 			// A public PDB stays as it is.
-			if again, _ := stripped(t, out, PublicOptions{}); !bytes.Equal(again, out) {
+			if again, _ := stripped(t, out, PublicOptions{NoStatic: true}); !bytes.Equal(again, out) {
 				t.Error("the public form of the public form differs")
 			}
+			whole, _ := stripped(t, b, PublicOptions{})
+			checkNoPrivate(t, b, whole, PublicOptions{})
+			if again, _ := stripped(t, whole, PublicOptions{}); !bytes.Equal(again, whole) {
+				t.Error("the public form with static functions of that form differs")
+			}
+			checkSymbolTables(t, mustOpen(t, whole))
+			checkStarts(t, tableOf(t, bytes.NewReader(b), int64(len(b)), 0), openPublics(t, mustOpen(t, whole)))
 		})
 	}
 	if left*100 > 15*private && len(msvcPDBs()) == 0 && os.Getenv("SYMDEPOT_MATERIAL") != "" {
@@ -220,6 +227,26 @@ func checkTables(t testing.TB, private, public *functab.Table) {
 	}
 	if c := public.Counts(); c.Functions+c.Rows > 0 {
 		t.Errorf("%+v, want no functions and no lines", c)
+	}
+}
+
+// checkStarts checks that each function has a symbol.
+func checkStarts(t testing.TB, private *functab.Table, public *publics) {
+	t.Helper()
+	all, lacking := 0, 0
+	for f := range private.Functions() {
+		name, _ := private.NameOf(f.Name)
+		if f.Jump || strings.HasPrefix(name, "<unknown in ") {
+			continue // lines without a function
+		}
+		all++
+		if i := public.from(f.Start); i == len(public.list) || uint64(public.list[i].addr) != f.Start {
+			t.Logf("no symbol at %#x: %s", f.Start, name)
+			lacking++
+		}
+	}
+	if lacking > 0 {
+		t.Errorf("%d of %d functions have no symbol", lacking, all)
 	}
 }
 
@@ -333,9 +360,9 @@ func TestWritePublicSecrets(t *testing.T) {
 			copy(msf[i:], secret)
 		}
 	}
-	for _, o := range []PublicOptions{{}, {Undecorated: true}, {Exported: true}, {Static: true}, {Hide: []string{"*helper*"}}, {Undecorated: true, Hide: []string{"ns::*"}, Module: "engine"}} {
+	for _, o := range []PublicOptions{{}, {Undecorated: true}, {Exported: true}, {NoStatic: true}, {Hide: []string{"*helper*"}}, {Undecorated: true, Hide: []string{"ns::*"}, Module: "engine"}} {
 		out, report := stripped(t, msf, o)
-		zipped, _ := stripped(t, msfzBytes(t, deflate, 700, streams), PublicOptions{Undecorated: o.Undecorated, Exported: o.Exported, Static: o.Static, Hide: o.Hide, Module: o.Module, PageSize: 512})
+		zipped, _ := stripped(t, msfzBytes(t, deflate, 700, streams), PublicOptions{Undecorated: o.Undecorated, Exported: o.Exported, NoStatic: o.NoStatic, Hide: o.Hide, Module: o.Module, PageSize: 512})
 		if !bytes.Equal(out, zipped) {
 			t.Errorf("%+v: MSFZ gives %d bytes, MSF %d", o, len(zipped), len(out))
 		}
@@ -389,15 +416,14 @@ func TestPublicOptions(t *testing.T) {
 		o    PublicOptions
 		want string
 	}{
-		{PublicOptions{}, "?outer@ns@@YAHPAUArgument@@@Z _fun@8 _data ?internal_helper@ns@@YAXXZ ?nowhere@@YAXXZ"},
-		{PublicOptions{Undecorated: true}, "ns::outer fun data ns::internal_helper nowhere"},
+		{PublicOptions{}, "?outer@ns@@YAHPAUArgument@@@Z _fun@8 _data ?internal_helper@ns@@YAXXZ ?nowhere@@YAXXZ staticfunction"},
+		{PublicOptions{Undecorated: true}, "ns::outer fun data ns::internal_helper nowhere staticfunction"},
 		{PublicOptions{Exported: true}, "_fun@8"},
 		{PublicOptions{Exported: true, Exports: []string{"data", "?nowhere@@YAXXZ"}}, "_data ?nowhere@@YAXXZ"},
-		{PublicOptions{Static: true}, "?outer@ns@@YAHPAUArgument@@@Z _fun@8 _data ?internal_helper@ns@@YAXXZ ?nowhere@@YAXXZ staticfunction"},
-		{PublicOptions{Static: true, Exported: true}, "_fun@8"},
-		{PublicOptions{Hide: []string{"ns::*"}}, "module+0x1100 _fun@8 _data module+0x1200 ?nowhere@@YAXXZ"},
-		{PublicOptions{Hide: []string{"?nowhere*", "*static*"}, Static: true, Module: "engine.dll"}, "?outer@ns@@YAHPAUArgument@@@Z _fun@8 _data ?internal_helper@ns@@YAXXZ engine.dll+0009:00000240 engine.dll+0x1180"},
-		{PublicOptions{Hide: []string{"*"}, Undecorated: true}, "module+0x1100 module+0x1140 module+0x2000 module+0x1200 module+0009:00000240"},
+		{PublicOptions{NoStatic: true}, "?outer@ns@@YAHPAUArgument@@@Z _fun@8 _data ?internal_helper@ns@@YAXXZ ?nowhere@@YAXXZ"},
+		{PublicOptions{NoStatic: true, Hide: []string{"ns::*"}}, "module+0x1100 _fun@8 _data module+0x1200 ?nowhere@@YAXXZ"},
+		{PublicOptions{Hide: []string{"?nowhere*", "*static*"}, Module: "engine.dll"}, "?outer@ns@@YAHPAUArgument@@@Z _fun@8 _data ?internal_helper@ns@@YAXXZ engine.dll+0009:00000240 engine.dll+0x1180"},
+		{PublicOptions{Hide: []string{"*"}, Undecorated: true}, "module+0x1100 module+0x1140 module+0x2000 module+0x1200 module+0009:00000240 module+0x1180"},
 	} {
 		if got := names(c.o); got != c.want {
 			t.Errorf("%+v:\n%s\nwant\n%s", c.o, got, c.want)
@@ -406,7 +432,7 @@ func TestPublicOptions(t *testing.T) {
 	for page := minPage; page <= maxPage; page *= 2 {
 		out, _ := stripped(t, b, PublicOptions{PageSize: page})
 		checkMSF(t, out)
-		if f := mustOpen(t, out); f.PageSize != page || len(symbols(t, f)) != 5 {
+		if f := mustOpen(t, out); f.PageSize != page || len(symbols(t, f)) != 6 {
 			t.Errorf("pages of %d bytes: the file has pages of %d", page, f.PageSize)
 		}
 	}
@@ -451,7 +477,7 @@ func TestPublicFormat(t *testing.T) {
 		"hello-x64.pdb":   "1 4284e995c0e9b043974ff7bcf3c0b22779e7e0be1b6456f49c595106c9065b43",
 		"hello-x86.pdb":   "1 07c072f216ee0fd4442492b5ff477e62304a930b4a8d657df954001880936c17",
 	} {
-		out, _ := stripped(t, readFile(t, name), PublicOptions{Static: true, PageSize: 4096})
+		out, _ := stripped(t, readFile(t, name), PublicOptions{PageSize: 4096})
 		if got := fmt.Sprintf("%d %x", PublicFormat, sha256.Sum256(out)); got != want {
 			t.Errorf("%s: format and hash %s, want %s", name, got, want)
 		}
@@ -553,7 +579,7 @@ func TestWritePublicRefused(t *testing.T) {
 	refuse("cut records", with(func(s []content) { s[6].data = s[6].data[:len(s[6].data)-5] }), PublicOptions{}, nil, "no record")
 	refuse("a short record", with(func(s []content) { s[6].data = cat(s[6].data, rec(symPublic, 1)) }), PublicOptions{}, nil, "a public symbol of 4 bytes")
 	refuse("no exports", readFile(t, "hello-x64.pdb"), PublicOptions{Exported: true}, ErrNotPublic, "export table")
-	refuse("symbols of a module beyond its stream", with(func(s []content) { s[12].data = s[12].data[:10] }), PublicOptions{Static: true}, nil, "bytes of symbols")
+	refuse("symbols of a module beyond its stream", with(func(s []content) { s[12].data = s[12].data[:10] }), PublicOptions{}, nil, "bytes of symbols")
 	whole := readFile(t, "hello-x64.pdb")
 	for n := 0; n < len(whole); n += 509 {
 		refuse(fmt.Sprintf("the first %d bytes", n), whole[:n], PublicOptions{}, nil, "")
@@ -632,7 +658,7 @@ func TestPublicMSVC(t *testing.T) {
 	if err != nil {
 		t.Skipf("needs the PDBs that scripts/oracles copies: %v", err)
 	}
-	own, report := stripped(t, genuine, PublicOptions{Static: true})
+	own, report := stripped(t, genuine, PublicOptions{})
 	f, g := mustOpen(t, genuine), mustOpen(t, own)
 	was, is := contents(t, f), contents(t, g)
 	if diff := cmp.Diff(was[TPIStream], is[TPIStream]); diff != "" {
@@ -674,7 +700,7 @@ func TestPublicMSVC(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, _ := stripped(t, b, PublicOptions{})
+		out, _ := stripped(t, b, PublicOptions{NoStatic: true})
 		was, is := publicOrder(t, b), publicOrder(t, out)
 		if diff := cmp.Diff(was, is); diff != "" {
 			t.Errorf("%s: order of symbols (-linker +own):\n%.2000s", name, diff)
@@ -717,7 +743,7 @@ func FuzzWritePublic(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte, flags uint8) {
-		o := PublicOptions{Undecorated: flags&1 != 0, Static: flags&2 != 0}
+		o := PublicOptions{Undecorated: flags&1 != 0, NoStatic: flags&2 != 0}
 		if flags&4 != 0 {
 			o.Hide = []string{"*e*"}
 		}

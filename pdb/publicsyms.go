@@ -83,7 +83,7 @@ func (s *stripper) readSymbols(modules []compiland) error {
 	if err := p.choose(s, maxKeptRecords); err != nil {
 		return fmt.Errorf("symbol records: %w", err)
 	}
-	if p.opt.Static && !p.opt.Exported {
+	if !p.opt.NoStatic && !p.opt.Exported {
 		if err := p.readStatic(modules); err != nil {
 			return fmt.Errorf("static functions: %w", err)
 		}
@@ -660,7 +660,8 @@ func (f *File) exported(modules []compiland, given []string) (map[string]bool, e
 	return names, nil
 }
 
-// eachSymbol calls visit with each symbol of a module. The data is valid until the next call.
+// eachSymbol calls visit with each symbol of a module but those in functions. The data is valid until
+// the next call.
 func (f *File) eachSymbol(m compiland, visit func(kind uint16, data []byte) error) error {
 	s, err := f.section(m.stream)
 	if err != nil {
@@ -681,8 +682,29 @@ func (f *File) eachSymbol(m compiland, visit func(kind uint16, data []byte) erro
 		if err := visit(kind, data); err != nil {
 			return err
 		}
+		if end := int64(u32(data, 4)); isFunction(kind) && end > w.off && end < m.symbols {
+			w.skip(end - w.off) // to its end, which is a symbol too
+		}
 	}
 	return nil
+}
+
+// isFunction reports whether a symbol is a function and says where it ends.
+func isFunction(kind uint16) bool {
+	switch kind {
+	case symGlobalProc, symGlobalProcID, symGlobalProcST:
+		return true
+	}
+	return isStatic(kind)
+}
+
+// isStatic reports whether a symbol is a static function.
+func isStatic(kind uint16) bool {
+	switch kind {
+	case symLocalProc, symLocalProcID, symLocalProcST, symLocalProcDPC, symLocalDPCID:
+		return true
+	}
+	return false
 }
 
 // readStatic reads the static functions at addresses that no public symbol has.
@@ -697,9 +719,7 @@ func (p *publicSymbols) readStatic(modules []compiland) error {
 			continue
 		}
 		err := p.f.eachSymbol(m, func(kind uint16, data []byte) error {
-			switch kind {
-			case symLocalProc, symLocalProcID, symLocalProcST, symLocalProcDPC, symLocalDPCID:
-			default:
+			if !isStatic(kind) {
 				return nil
 			}
 			f := staticFunction{off: u32(data, 28), seg: u16(data, 32)}
