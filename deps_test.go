@@ -182,7 +182,7 @@ var mayImport = map[string][]string{
 	"layout":                     {"debugid", "internal/base/truncate", "symcache", "symfile"},
 	"objfile":                    {"breakpad", "debugid", "dwarf", "internal/base/pagecache", "internal/base/truncate", "internal/base/xz", "pdb", "ppdb", "symcache", "symfile"},
 	"objtab":                     {"debugid", "dwarf", "functab", "objfile", "symfile", "unwind"},
-	"pdb":                        {"debugid", "demangle", "functab"},
+	"pdb":                        {"debugid", "demangle", "functab", "internal/base/glob"},
 	"ppdb":                       {"debugid"},
 	"symcache":                   {"debugid", "internal/base/truncate"},
 	"symfile":                    {"debugid"},
