@@ -52,19 +52,10 @@ type elfHead struct {
 // elf examines an ELF file. A program keeps what is loaded, as it is: that is what ships. A separate
 // debug file keeps the headers of its sections, and their addresses.
 func (f *form) elf(r io.ReaderAt, size int64, n *namer) error {
-	e, err := objfile.OpenELF(r, size)
+	x, err := f.openELF(r, size)
 	if err != nil {
 		return err
 	}
-	x := &elfForm{form: f, e: e, r: r, size: size, order: e.Order(), wide: e.Is64(), secs: e.SectionHeaders(), segs: e.ProgramHeaders()}
-	x.out.r = r
-	switch {
-	case e.Core():
-		return private("an ELF core dump")
-	case e.Relocatable():
-		return private("a relocatable ELF file, whose relocations need all of its symbols")
-	}
-	x.classify()
 	if err := x.loaded(); err != nil {
 		return err
 	}
@@ -86,6 +77,24 @@ func (f *form) elf(r io.ReaderAt, size int64, n *namer) error {
 	}
 	f.write = x.out.write
 	return nil
+}
+
+// openELF reads the headers of an ELF file, and decides what becomes of each section.
+func (f *form) openELF(r io.ReaderAt, size int64) (*elfForm, error) {
+	e, err := objfile.OpenELF(r, size)
+	if err != nil {
+		return nil, err
+	}
+	x := &elfForm{form: f, e: e, r: r, size: size, order: e.Order(), wide: e.Is64(), secs: e.SectionHeaders(), segs: e.ProgramHeaders()}
+	x.out.r = r
+	switch {
+	case e.Core():
+		return nil, private("an ELF core dump")
+	case e.Relocatable():
+		return nil, private("a relocatable ELF file, whose relocations need all of its symbols")
+	}
+	x.classify()
+	return x, nil
 }
 
 // isDebugSection reports whether a section has debug information.
@@ -160,32 +169,43 @@ func (x *elfForm) loaded() error {
 		return err
 	}
 	head := join([]span{{0, x.headSize()}, {at, at + int64(len(table))}})
-	must := slices.Clone(head)
-	for i, s := range x.secs {
-		if i > 0 && isLoaded(s) && s.InFile() {
-			must = append(must, span{int64(s.Offset), int64(s.Offset) + int64(s.Size)})
-		}
-	}
-	must = join(must)
+	must := join(append(x.loadedSections(), head...))
 	if total(subtract(must, x.private)) != total(must) {
 		return broken("ELF: a section that is loaded overlaps one that is not")
 	}
-	keep := must
-	if x.program {
-		for _, s := range x.segs {
-			if s.FileSize > 0 && s.Offset <= uint64(x.size) && s.FileSize <= uint64(x.size)-s.Offset {
-				keep = append(keep, span{int64(s.Offset), int64(s.Offset + s.FileSize)})
-			}
-		}
-		keep = subtract(join(keep), x.private)
-	} else {
+	if !x.program {
 		x.emptySegments(table, x.entrySize(), must)
 	}
 	x.out.memory(at, table)
-	for _, s := range subtract(keep, head) {
+	for _, s := range subtract(join(append(must, x.segments()...)), head) {
 		x.out.input(s.from, s.from, s.to-s.from)
 	}
 	return nil
+}
+
+// loadedSections returns the places of the sections that are loaded.
+func (x *elfForm) loadedSections() []span {
+	var list []span
+	for i, s := range x.secs {
+		if i > 0 && isLoaded(s) && s.InFile() {
+			list = append(list, span{int64(s.Offset), int64(s.Offset) + int64(s.Size)})
+		}
+	}
+	return list
+}
+
+// segments returns the places of the segments of a program, without what is private.
+func (x *elfForm) segments() []span {
+	if !x.program {
+		return nil
+	}
+	var list []span
+	for _, s := range x.segs {
+		if s.FileSize > 0 && s.Offset <= uint64(x.size) && s.FileSize <= uint64(x.size)-s.Offset {
+			list = append(list, span{int64(s.Offset), int64(s.Offset + s.FileSize)})
+		}
+	}
+	return subtract(join(list), x.private)
 }
 
 // headSize returns the size of the file header.
@@ -336,14 +356,7 @@ func (x *elfForm) symbols(at int64, n *namer) (int64, error) {
 		return at, nil
 	}
 	table := x.secs[x.symtab]
-	if int(table.Link) >= len(x.secs) || !x.secs[table.Link].InFile() {
-		return 0, broken("ELF: a symbol table without names")
-	}
-	names, err := readPart(x.r, x.size, x.secs[table.Link].Offset, x.secs[table.Link].Size)
-	if err != nil {
-		return 0, err
-	}
-	list, err := x.publicSymbols(table, names, n.opt)
+	list, names, err := x.readSymbols(n.opt)
 	if err != nil {
 		return 0, err
 	}
@@ -382,25 +395,32 @@ func (x *elfForm) section(name string, at int64, data []byte, h objfile.ELFSecti
 	x.heads = append(x.heads, elfHead{h, name})
 }
 
-// publicSymbols returns the public symbols, local ones first.
-func (x *elfForm) publicSymbols(table objfile.ELFSectionHeader, names []byte, o Options) ([]elfSymbol, error) {
+// readSymbols returns the public symbols, local ones first, and the string table.
+func (x *elfForm) readSymbols(o Options) (list []elfSymbol, names []byte, err error) {
+	table := x.secs[x.symtab]
+	if int(table.Link) >= len(x.secs) || !x.secs[table.Link].InFile() {
+		return nil, nil, broken("ELF: a symbol table without names")
+	}
+	if names, err = readPart(x.r, x.size, x.secs[table.Link].Offset, x.secs[table.Link].Size); err != nil {
+		return nil, nil, err
+	}
 	size := int64(x.symbolSize())
 	count := int64(table.Size) / size
 	if count > maxELFSymbols {
-		return nil, private("%d symbols are above the limit of %d", count, maxELFSymbols)
+		return nil, nil, private("%d symbols are above the limit of %d", count, maxELFSymbols)
 	}
-	var list, global []elfSymbol
+	var global []elfSymbol
 	buf := make([]byte, 4096*size)
 	for i := int64(0); i < count; {
 		p := buf[:min(4096, count-i)*size]
 		if err := readFull(x.r, p, int64(table.Offset)+i*size); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		i += int64(len(p)) / size
 		for ; len(p) > 0; p = p[size:] {
 			s := x.decode(p)
 			if s.section == shnExtended {
-				return nil, private("an ELF file of more than %d sections", shnReserved)
+				return nil, nil, private("an ELF file of more than %d sections", shnReserved)
 			}
 			if !x.public(s, textAt(names, s.name), o) {
 				continue
@@ -412,7 +432,7 @@ func (x *elfForm) publicSymbols(table objfile.ELFSectionHeader, names []byte, o 
 			}
 		}
 	}
-	return append(list, global...), nil
+	return append(list, global...), names, nil
 }
 
 // textAt returns the text at an offset of a string table, without its NUL.

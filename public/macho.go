@@ -66,6 +66,7 @@ type machForm struct {
 	filetype uint32
 	head     []byte
 	commands [][]byte // those that are kept, changed in place
+	places   []span   // of these in the input
 	linkedit []byte   // its command; nil: none
 	symtab   []byte
 	dysymtab []byte
@@ -92,18 +93,8 @@ func (f *form) macho(r io.ReaderAt, size int64, n *namer) error {
 
 // thin returns the public form of a thin image.
 func (f *form) thin(r io.ReaderAt, size int64, n *namer) (*pieces, error) {
-	x := &machForm{form: f, r: r, size: size, order: binary.LittleEndian, sections: []byte{0}}
-	x.out.r = r
-	if err := x.readHead(); err != nil {
-		return nil, err
-	}
-	switch x.filetype {
-	case machObject:
-		return nil, private("a relocatable Mach-O image, whose relocations need all of its symbols")
-	case machCore:
-		return nil, private("a Mach-O core dump")
-	}
-	if err := x.readCommands(); err != nil {
+	x, err := f.openMachO(r, size)
+	if err != nil {
 		return nil, err
 	}
 	if err := x.place(); err != nil {
@@ -117,6 +108,22 @@ func (f *form) thin(r io.ReaderAt, size int64, n *namer) (*pieces, error) {
 		return nil, ErrNothingPublic
 	}
 	return &x.out, x.finish()
+}
+
+// openMachO reads the headers of a thin image, and decides what becomes of each load command.
+func (f *form) openMachO(r io.ReaderAt, size int64) (*machForm, error) {
+	x := &machForm{form: f, r: r, size: size, order: binary.LittleEndian, sections: []byte{0}}
+	x.out.r = r
+	if err := x.readHead(); err != nil {
+		return nil, err
+	}
+	switch x.filetype {
+	case machObject:
+		return nil, private("a relocatable Mach-O image, whose relocations need all of its symbols")
+	case machCore:
+		return nil, private("a Mach-O core dump")
+	}
+	return x, x.readCommands()
 }
 
 // readHead reads the header.
@@ -147,15 +154,21 @@ func (x *machForm) readCommands() error {
 	if err != nil {
 		return err
 	}
+	at := int64(len(x.head))
 	for range u(x.head[16:]) {
 		if len(p) < 8 || u(p[4:]) < 8 || uint64(u(p[4:])) > uint64(len(p)) {
 			return broken("Mach-O: load commands end after the place for them")
 		}
 		c := p[:u(p[4:])]
 		p = p[len(c):]
+		before := len(x.commands)
 		if err := x.command(u(c), c); err != nil {
 			return err
 		}
+		if len(x.commands) > before {
+			x.places = append(x.places, span{at, at + int64(len(c))})
+		}
+		at += int64(len(c))
 	}
 	return nil
 }

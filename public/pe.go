@@ -37,6 +37,8 @@ type peForm struct {
 	sections []objfile.PESection
 	gone     []bool // sections of debug information
 	holes    []span // embedded PDBs
+	ships    bool   // nothing has to go
+	x86      bool
 	out      pieces
 }
 
@@ -44,28 +46,16 @@ type peForm struct {
 // others, what is loaded stays, at its place in the file and in memory: the time stamp and the
 // size of the image are its id. Signatures do not fit any more, and go.
 func (f *form) pe(r io.ReaderAt, size int64, n *namer) error {
-	image, err := objfile.OpenPE(r, size)
+	x, err := f.openPE(r, size)
 	if err != nil {
 		return err
 	}
-	x := &peForm{form: f, r: r, size: size, sections: image.Sections()}
-	x.out.r = r
-	if err := x.readHead(); err != nil {
-		return err
-	}
-	changed := x.removeSections()
-	embedded, err := x.removeEmbedded(image)
-	if err != nil {
-		return err
-	}
-	le := binary.LittleEndian
-	symbols := le.Uint32(x.head[x.optional-12:]) != 0 && le.Uint32(x.head[x.optional-8:]) != 0
-	if !changed && !embedded && !symbols {
+	if x.ships {
 		f.write = func(w io.Writer) error { return copyRange(w, r, 0, size) }
 		return nil
 	}
 	x.copySections()
-	n.x86 = image.Arch() == "x86"
+	n.x86 = x.x86
 	if err := x.symbols(n); err != nil {
 		return err
 	}
@@ -75,6 +65,28 @@ func (f *form) pe(r io.ReaderAt, size int64, n *namer) error {
 	x.out.memory(0, x.head)
 	f.write = x.out.write
 	return x.out.check()
+}
+
+// openPE reads the headers of an image, and decides what has to go.
+func (f *form) openPE(r io.ReaderAt, size int64) (*peForm, error) {
+	image, err := objfile.OpenPE(r, size)
+	if err != nil {
+		return nil, err
+	}
+	x := &peForm{form: f, r: r, size: size, sections: image.Sections(), x86: image.Arch() == "x86"}
+	x.out.r = r
+	if err := x.readHead(); err != nil {
+		return nil, err
+	}
+	changed := x.removeSections()
+	embedded, err := x.removeEmbedded(image)
+	if err != nil {
+		return nil, err
+	}
+	le := binary.LittleEndian
+	symbols := le.Uint32(x.head[x.optional-12:]) != 0 && le.Uint32(x.head[x.optional-8:]) != 0
+	x.ships = !changed && !embedded && !symbols
+	return x, nil
 }
 
 // readHead reads the headers. Package objfile has checked that they are there.
@@ -186,17 +198,7 @@ func (x *peForm) removeEmbedded(image *objfile.PEImage) (bool, error) {
 // copySections puts the sections into the output, where they were, and takes signatures and the
 // checksum out of the headers.
 func (x *peForm) copySections() {
-	x.holes = join(append(x.holes, span{0, int64(len(x.head))}))
-	var keep, gone []span
-	for i, s := range x.sections {
-		place := span{s.Offset, s.Offset + s.Stored}
-		if x.gone[i] {
-			gone = append(gone, place)
-		} else {
-			keep = append(keep, place)
-		}
-	}
-	for _, s := range subtract(subtract(join(keep), join(gone)), x.holes) {
+	for _, s := range subtract(x.contents(), []span{{0, int64(len(x.head))}}) {
 		x.out.input(s.from, s.from, s.to-s.from)
 	}
 	le := binary.LittleEndian
@@ -208,6 +210,20 @@ func (x *peForm) copySections() {
 		clear(x.head[at : at+8])
 		clear(x.head[x.optional+64 : x.optional+68]) // the checksum
 	}
+}
+
+// contents returns the places of what is kept of the sections.
+func (x *peForm) contents() []span {
+	var keep, gone []span
+	for i, s := range x.sections {
+		place := span{s.Offset, s.Offset + s.Stored}
+		if x.gone[i] {
+			gone = append(gone, place)
+		} else {
+			keep = append(keep, place)
+		}
+	}
+	return subtract(subtract(join(keep), join(gone)), join(x.holes))
 }
 
 // coffEntry is a COFF symbol without the records that follow it.
@@ -277,6 +293,13 @@ func (x *peForm) public(e, name []byte, o Options) bool {
 	return false
 }
 
+// longName returns the place in the string table of the name of a section that is longer than its field.
+func longName(head []byte) (uint32, bool) {
+	digits, ok := strings.CutPrefix(strings.TrimRight(string(head[:8]), "\x00"), "/")
+	at, err := strconv.ParseUint(digits, 10, 32)
+	return uint32(at), ok && err == nil
+}
+
 // symbols puts the COFF symbols, and the names of them and of sections, after the sections.
 func (x *peForm) symbols(n *namer) error {
 	list, old, err := x.readSymbols(n.opt)
@@ -305,10 +328,9 @@ func (x *peForm) symbols(n *namer) error {
 	}
 	long := map[int]uint32{} // sections with long names
 	for i := range x.sections {
-		digits, ok := strings.CutPrefix(strings.TrimRight(string(x.sectionHead(i)[:8]), "\x00"), "/")
-		if at, err := strconv.ParseUint(digits, 10, 32); ok && err == nil && at < uint64(len(old)) {
-			long[i] = uint32(at)
-			t.keep(uint32(at))
+		if at, ok := longName(x.sectionHead(i)); ok && int64(at) < int64(len(old)) {
+			long[i] = at
+			t.keep(at)
 		}
 	}
 	var table []byte
