@@ -180,9 +180,12 @@ func allowedText(table int64, at uint32, text []byte) span {
 }
 
 func (f *form) allowedELF(r io.ReaderAt, size int64, n *namer) ([]span, error) {
-	x, err := f.openELF(r, size)
+	x, err := f.openELF(r, size, n.opt)
 	if err != nil {
 		return nil, err
+	}
+	if x.ships {
+		return []span{{0, size}}, nil
 	}
 	at, table, err := x.programHeaders()
 	if err != nil {

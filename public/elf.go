@@ -36,6 +36,7 @@ type elfForm struct {
 	segs  []objfile.ELFProgramHeader
 
 	program bool // the file has code, in contrast to a separate debug file
+	ships   bool // nothing has to go
 	private []span
 	index   []uint32 // new numbers of sections; 0: gone
 	symtab  int      // number of the symbol table; 0: none
@@ -52,9 +53,14 @@ type elfHead struct {
 // elf examines an ELF file. A program keeps what is loaded, as it is: that is what ships. A separate
 // debug file keeps the headers of its sections, and their addresses.
 func (f *form) elf(r io.ReaderAt, size int64, n *namer) error {
-	x, err := f.openELF(r, size)
+	x, err := f.openELF(r, size, n.opt)
 	if err != nil {
 		return err
+	}
+	if x.ships {
+		f.removed = map[RemovedKind]*Removed{}
+		f.write = func(w io.Writer) error { return copyRange(w, r, 0, size) }
+		return nil
 	}
 	if err := x.loaded(); err != nil {
 		return err
@@ -80,7 +86,7 @@ func (f *form) elf(r io.ReaderAt, size int64, n *namer) error {
 }
 
 // openELF reads the headers of an ELF file, and decides what becomes of each section.
-func (f *form) openELF(r io.ReaderAt, size int64) (*elfForm, error) {
+func (f *form) openELF(r io.ReaderAt, size int64, o Options) (*elfForm, error) {
 	e, err := objfile.OpenELF(r, size)
 	if err != nil {
 		return nil, err
@@ -94,7 +100,30 @@ func (f *form) openELF(r io.ReaderAt, size int64) (*elfForm, error) {
 		return nil, private("a relocatable ELF file, whose relocations need all of its symbols")
 	}
 	x.classify()
+	x.ships = x.isStripped(o)
 	return x, nil
+}
+
+// isStripped reports whether a program is as it ships: without symbols and debug information, and
+// without any section that is neither loaded nor known to be public.
+func (x *elfForm) isStripped(o Options) bool {
+	end := int64(0)
+	for i, s := range x.secs {
+		if i == 0 || !s.InFile() {
+			continue
+		}
+		end = max(end, int64(s.Offset)+int64(s.Size))
+		all := !o.Exported && !o.Undecorated && len(o.Hide) == 0
+		switch {
+		case isLoaded(s) || isKept(s) || s.Type == shtNote || uint64(i) == x.e.SectionNames():
+		case s.Name == ".comment" || s.Name == ".gnu_debugaltlink": // versions of compilers; the name of a separate debug file
+		case s.Name == ".gnu_debugdata" && all: // names of functions, which distributions ship
+		default:
+			return false
+		}
+	}
+	// Only the section headers and what aligns them may follow.
+	return x.program && len(x.secs) > 0 && x.size-end <= int64(len(x.secs))*64+64
 }
 
 // isDebugSection reports whether a section has debug information.

@@ -35,6 +35,7 @@ type peForm struct {
 	table    int64  // offset of the section headers in it
 	dirs     int64  // offset of the data directories in it; 0: none
 	sections []objfile.PESection
+	stored   []span // of the sections in the file, with what fills them up
 	gone     []bool // sections of debug information
 	holes    []span // embedded PDBs
 	ships    bool   // nothing has to go
@@ -59,7 +60,7 @@ func (f *form) pe(r io.ReaderAt, size int64, n *namer) error {
 	if err := x.symbols(n); err != nil {
 		return err
 	}
-	if f.names == 0 && len(x.out.list) == 0 {
+	if f.names == 0 && x.out.size == 0 {
 		return ErrNothingPublic // a separate file of debug information
 	}
 	x.out.memory(0, x.head)
@@ -107,6 +108,14 @@ func (x *peForm) readHead() error {
 	x.head, err = readPart(x.r, x.size, 0, uint64(x.table)+uint64(len(x.sections))*peSectionHead)
 	if err != nil {
 		return err
+	}
+	for i := range x.sections {
+		h := x.sectionHead(i)
+		from := int64(le.Uint32(h[20:]))
+		x.stored = append(x.stored, span{from, from + int64(le.Uint32(h[16:]))})
+		if x.sections[i].Stored == 0 {
+			x.stored[i] = span{}
+		}
 	}
 	dirs := int64(96)
 	if length >= 2 && le.Uint16(x.head[x.optional:]) == 0x20b {
@@ -216,12 +225,12 @@ func (x *peForm) copySections() {
 func (x *peForm) contents() []span {
 	var keep, gone []span
 	for i, s := range x.sections {
-		place := span{s.Offset, s.Offset + s.Stored}
 		if x.gone[i] {
-			gone = append(gone, place)
-		} else {
-			keep = append(keep, place)
+			gone = append(gone, x.stored[i])
+			continue
 		}
+		keep = append(keep, span{s.Offset, s.Offset + s.Stored})
+		x.out.size = max(x.out.size, x.stored[i].to)
 	}
 	return subtract(subtract(join(keep), join(gone)), join(x.holes))
 }

@@ -13,6 +13,7 @@ type span struct{ from, to int64 }
 type pieces struct {
 	r    io.ReaderAt // of the input
 	list []piece
+	size int64 // the least size of the output; zeros are added
 }
 
 // piece is bytes in memory, or a range of the input.
@@ -39,7 +40,7 @@ func (p *pieces) input(at, from, n int64) {
 
 // end returns the offset after the last piece.
 func (p *pieces) end() int64 {
-	end := int64(0)
+	end := p.size
 	for _, x := range p.list {
 		end = max(end, x.at+x.n)
 	}
@@ -77,6 +78,9 @@ func (p *pieces) write(w io.Writer) error {
 			return err
 		}
 		at = x.at + x.n
+	}
+	if err := zeros(out, p.size-at); err != nil {
+		return err
 	}
 	return out.Flush()
 }
