@@ -407,7 +407,7 @@ func (f *form) allowedPE(r io.ReaderAt, size int64, n *namer) ([]span, error) {
 	if x.ships {
 		return []span{{0, size}}, nil
 	}
-	n.x86 = x.x86
+	n.underscore = x.x86
 	list := append(x.contents(), span{0, int64(len(x.head))})
 	symbols, texts, err := x.readSymbols(n.opt)
 	if err != nil {

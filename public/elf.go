@@ -16,6 +16,7 @@ const (
 	shtAttributes                                               = 0x70000003 // of ARM and RISC-V
 
 	shfAlloc, shfExec, shfInfoLink = 0x2, 0x4, 0x40
+	ptLoad                         = 1
 
 	sttNone, sttObject, sttFunc, sttCommon, sttTLS, sttIFunc = 0, 1, 2, 5, 6, 10
 
@@ -40,6 +41,7 @@ type elfForm struct {
 	private []span
 	index   []uint32 // new numbers of sections; 0: gone
 	symtab  int      // number of the symbol table; 0: none
+	table   []byte   // program headers of the output
 	out     pieces
 	heads   []elfHead
 }
@@ -197,13 +199,14 @@ func (x *elfForm) loaded() error {
 	if err != nil {
 		return err
 	}
+	x.table = table
 	head := join([]span{{0, x.headSize()}, {at, at + int64(len(table))}})
 	must := join(append(x.loadedSections(), head...))
 	if total(subtract(must, x.private)) != total(must) {
 		return broken("ELF: a section that is loaded overlaps one that is not")
 	}
 	if !x.program {
-		x.emptySegments(table, x.entrySize(), must)
+		x.emptySegments(must)
 	}
 	x.out.memory(at, table)
 	for _, s := range subtract(join(append(must, x.segments()...)), head) {
@@ -271,7 +274,7 @@ func (x *elfForm) programHeaders() (at int64, table []byte, err error) {
 
 // emptySegments cuts the segments of a separate debug file after the last bytes that stay. One of
 // which nothing stays has no bytes, at an offset that suits its address.
-func (x *elfForm) emptySegments(table []byte, entry int, stay []span) {
+func (x *elfForm) emptySegments(stay []span) {
 	for i, s := range x.segs {
 		from, n := s.Offset, uint64(0)
 		for _, k := range stay {
@@ -285,13 +288,38 @@ func (x *elfForm) emptySegments(table []byte, entry int, stay []span) {
 				from = s.Address % s.Align
 			}
 		}
-		h := table[i*entry:]
-		if x.wide {
-			x.order.PutUint64(h[8:], from)
-			x.order.PutUint64(h[32:], n)
-		} else {
-			x.order.PutUint32(h[4:], uint32(from))
-			x.order.PutUint32(h[16:], uint32(n))
+		x.setSegment(i, from, n)
+	}
+}
+
+// setSegment changes the place of a segment in the file.
+func (x *elfForm) setSegment(i int, offset, size uint64) {
+	h := x.table[i*x.entrySize():]
+	if x.wide {
+		x.order.PutUint64(h[8:], offset)
+		x.order.PutUint64(h[32:], size)
+	} else {
+		x.order.PutUint32(h[4:], uint32(offset))
+		x.order.PutUint32(h[16:], uint32(size))
+	}
+}
+
+// moveSegments gives segments that are not loaded the place of the section that they are: such as the
+// attributes of RISC-V. Those of sections that are gone have no bytes.
+func (x *elfForm) moveSegments() {
+	for i, s := range x.segs {
+		if s.Type == ptLoad || s.FileSize == 0 || s.Offset > uint64(x.size) || s.FileSize > uint64(x.size)-s.Offset {
+			continue
+		}
+		place := []span{{int64(s.Offset), int64(s.Offset + s.FileSize)}}
+		if total(subtract(place, x.private)) == int64(s.FileSize) {
+			continue
+		}
+		x.setSegment(i, 0, 0)
+		for k, was := range x.secs {
+			if k > 0 && was.Offset == s.Offset && was.Size == s.FileSize && x.index[k] != 0 {
+				x.setSegment(i, x.heads[x.index[k]].Offset, s.FileSize)
+			}
 		}
 	}
 }
@@ -308,6 +336,7 @@ func (x *elfForm) kept(at int64) (int64, error) {
 		h.Offset = uint64(at)
 		at += int64(h.Size)
 	}
+	x.moveSegments()
 	return at, nil
 }
 

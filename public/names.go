@@ -13,8 +13,8 @@ import (
 type namer struct {
 	opt  Options
 	form *form
-	x86  bool // names are those of Windows for 32-bit x86
-	// underscore says that the C compiler puts an underscore before each name, as for Mach-O.
+	// underscore says that the C compiler puts an underscore before each name, as for Mach-O and for
+	// Windows on 32-bit x86. Debuggers remove it, so that names of C keep it.
 	underscore bool
 }
 
@@ -23,16 +23,15 @@ func (n *namer) keepsAll() bool { return !n.opt.Undecorated && len(n.opt.Hide) =
 
 // public returns the public form of a name, and whether the name is hidden.
 func (n *namer) public(raw string) (name string, hidden bool) {
-	if n.keepsAll() {
+	if n.keepsAll() || raw == "" {
 		return raw, false
 	}
 	plain := raw
 	if n.underscore {
 		plain = strings.TrimPrefix(raw, "_")
 	}
-	o := demangle.Options{Arch386: n.x86}
 	if len(n.opt.Hide) > 0 {
-		read := demangle.Name(plain, o)
+		read := demangle.Name(plain, demangle.Options{})
 		for _, pattern := range n.opt.Hide {
 			if glob.Match(pattern, raw) || glob.Match(pattern, plain) || glob.Match(pattern, read) {
 				return "", true
@@ -42,7 +41,7 @@ func (n *namer) public(raw string) (name string, hidden bool) {
 	if !n.opt.Undecorated {
 		return raw, false
 	}
-	bare := demangle.Bare(plain, o)
+	bare := demangle.Bare(plain, demangle.Options{})
 	switch bare {
 	case "":
 		return "", true

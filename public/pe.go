@@ -56,7 +56,7 @@ func (f *form) pe(r io.ReaderAt, size int64, n *namer) error {
 		return nil
 	}
 	x.copySections()
-	n.x86 = x.x86
+	n.underscore = x.x86
 	if err := x.symbols(n); err != nil {
 		return err
 	}
