@@ -184,6 +184,7 @@ var mayImport = map[string][]string{
 	"objtab":                     {"debugid", "dwarf", "functab", "objfile", "symfile", "unwind"},
 	"pdb":                        {"debugid", "demangle", "functab", "internal/base/glob"},
 	"ppdb":                       {"debugid"},
+	"public":                     {"breakpad", "demangle", "gsym", "internal/base/durable", "internal/base/glob", "internal/base/sharedtext", "objfile", "symfile"},
 	"symcache":                   {"debugid", "internal/base/truncate"},
 	"symfile":                    {"debugid"},
 	"symstore":                   {"cab", "debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/truncate", "layout", "objfile", "pdb", "symfile", "symstore/internal/dircache", "symstore/internal/lockfile"},
@@ -209,6 +210,7 @@ var mayImport = map[string][]string{
 	"internal/base/limit":      {},
 	"internal/base/memo":       {},
 	"internal/base/pagecache":  {},
+	"internal/base/sharedtext": {},
 	"internal/base/span":       {"internal/base/glob"},
 	"internal/base/sspi":       {"internal/base/binding"},
 	"internal/base/symtest":    {},
@@ -246,7 +248,7 @@ var soleImporter = map[string]string{
 }
 
 // pure packages are importable by anyone: no network, no database, no cgo.
-var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab"}
+var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab", "public"}
 
 type pkg struct {
 	ImportPath string
