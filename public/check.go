@@ -33,6 +33,13 @@ const maxInflated = 1 << 30
 // file are decompressed. The error wraps ErrPrivate if the public file is of a kind that has no
 // public form, or says that a file is damaged.
 func PrivateTexts(private io.ReaderAt, privateSize int64, public io.ReaderAt, publicSize int64, o Options) ([]PrivateText, error) {
+	kind, _, err := kindOf(public, publicSize)
+	if err != nil {
+		return nil, fmt.Errorf("public file: %w", err)
+	}
+	if isPDB(kind) {
+		return privateInPDB(private, privateSize, public, publicSize, o)
+	}
 	allowed, err := allowedSpans(public, publicSize, o)
 	if err != nil {
 		return nil, fmt.Errorf("public file: %w", err)

@@ -108,7 +108,18 @@ func broken(format string, args ...any) error {
 // incomplete. The error wraps ErrPrivate if the file has no public form, and objfile.ErrBroken if
 // its content is damaged.
 func Write(w io.Writer, r io.ReaderAt, size int64, o Options) (Report, error) {
-	f, err := open(r, size, o)
+	kind, fat, err := kindOf(r, size)
+	if err != nil {
+		return Report{}, fmt.Errorf("public form: %w", err)
+	}
+	if isPDB(kind) {
+		report, err := writePDB(w, r, size, o)
+		if err != nil {
+			return Report{}, fmt.Errorf("public form: %w", err)
+		}
+		return report, nil
+	}
+	f, err := open(kind, fat, r, size, o)
 	if err != nil {
 		return Report{}, fmt.Errorf("public form: %w", err)
 	}
@@ -145,12 +156,8 @@ func (f *form) take(kind RemovedKind, count, bytes int64) {
 	r.Bytes += bytes
 }
 
-// open examines a file, and returns its public form.
-func open(r io.ReaderAt, size int64, o Options) (*form, error) {
-	kind, fat, err := kindOf(r, size)
-	if err != nil {
-		return nil, err
-	}
+// open examines a file of a kind, and returns its public form.
+func open(kind symfile.Kind, fat bool, r io.ReaderAt, size int64, o Options) (*form, error) {
 	f := &form{kind: kind, removed: map[RemovedKind]*Removed{}}
 	n := &namer{opt: o, form: f}
 	switch {
