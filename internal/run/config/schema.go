@@ -280,6 +280,7 @@ type ACME struct {
 type Auth struct {
 	Demand       bool                `yaml:"demand" default:"false" example:"true"`
 	Anonymous    []string            `yaml:"anonymous" example:"[public]"`
+	Public       []string            `yaml:"public" example:"[engine]"`
 	Admit        []string            `yaml:"admit" private:"true" example:"['*@CORP.EXAMPLE']"`
 	Groups       map[string][]string `yaml:"groups" private:"true" example:"{tools: ['alice@CORP.EXAMPLE', 'basic:bob']}"`
 	Grants       []Grant             `yaml:"grants"`
@@ -294,10 +295,11 @@ type Auth struct {
 
 // Grant gives rights to principals.
 type Grant struct {
-	Who   []string `yaml:"who" private:"true" example:"['group:tools']"`
-	Read  []string `yaml:"read" example:"[app, driver]"`
-	Write []string `yaml:"write" example:"[app]"`
-	Admin bool     `yaml:"admin" default:"false" example:"true"`
+	Who    []string `yaml:"who" private:"true" example:"['group:tools']"`
+	Read   []string `yaml:"read" example:"[app, driver]"`
+	Public []string `yaml:"public" example:"[engine]"`
+	Write  []string `yaml:"write" example:"[app]"`
+	Admin  bool     `yaml:"admin" default:"false" example:"true"`
 }
 
 // Negotiate configures Kerberos.
