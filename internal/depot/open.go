@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/audience"
 	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/check"
@@ -23,6 +24,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/storerecords"
 	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
+	"github.com/symdepot/symdepot/internal/derive/publicform"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -126,6 +128,12 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		DB:    d.db, Blobs: d.blobs, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
 	}, opt.Symbols)
 	d.Symbols = &Symbols{work, d.lookups, d.contents, d.places}
+	d.door = audience.New(audience.Parts{
+		Lookups: d.lookups, Contents: d.contents, Forms: d.forms, Make: d.Symbols.Make,
+		Public: publicform.New(publicform.Parts{
+			DB: d.db, Blobs: d.blobs, Open: d.contents.Open, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
+		}),
+	})
 	d.commits = &commits{
 		depot: d.home.Name, db: d.db, blobs: d.blobs, contents: d.contents, cold: d.Cold, symbols: d.Symbols, confirmed: d.Confirmed,
 	}
