@@ -3,6 +3,7 @@ package pdb
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,6 +130,55 @@ func TestPublicSymbolizer(t *testing.T) {
 			}
 			if faults > 0 || equal < len(addresses) {
 				t.Errorf("%d of %d answers are equal; %d faults", equal, len(addresses), faults)
+			}
+		})
+	}
+}
+
+// pdb-addr2line, whose reader Symbolicator and samply use too, finds the names of public symbols and static functions
+// at all their addresses, and no lines.
+func TestPublicAddr2line(t *testing.T) {
+	t.Parallel()
+	tool := symtest.Judge(t, "rust/bin/pdb-addr2line")
+	if tool == "" {
+		t.Skip("needs pdb-addr2line, which scripts/oracles builds")
+	}
+	for name, b := range linked(t) {
+		t.Run(name, func(t *testing.T) {
+			out, _ := stripped(t, b, PublicOptions{})
+			path := filepath.Join(t.TempDir(), "public.pdb")
+			if err := os.WriteFile(path, out, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := openPublics(t, mustOpen(t, out))
+			var addresses []uint64
+			var in strings.Builder
+			names := map[uint64][]string{}
+			for i, s := range p.list {
+				a := uint64(s.addr)
+				if names[a] == nil {
+					addresses = append(addresses, a)
+					fmt.Fprintf(&in, "%#x\n", a)
+				}
+				names[a] = append(names[a], p.raw(i))
+			}
+			cmd := exec.CommandContext(t.Context(), tool, "-f", "-e", path)
+			cmd.Stdin = strings.NewReader(in.String())
+			answer, err := cmd.Output()
+			lines := strings.Split(strings.TrimSpace(string(answer)), "\n")
+			if err != nil || len(lines) != 2*len(addresses) {
+				t.Fatalf("%d lines for %d addresses, error %v", len(lines), len(addresses), err)
+			}
+			differ := 0
+			for i, a := range addresses {
+				if !slices.Contains(names[a], lines[2*i]) || lines[2*i+1] != "??:?" {
+					if differ++; differ < 10 {
+						t.Errorf("%#x: %s in %s, want one of %s", a, lines[2*i], lines[2*i+1], names[a])
+					}
+				}
+			}
+			if differ > 0 {
+				t.Errorf("%d of %d addresses have another name", differ, len(addresses))
 			}
 		})
 	}

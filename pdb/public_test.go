@@ -539,6 +539,13 @@ func TestPrivateStrings(t *testing.T) {
 			t.Errorf("%s: %s, error %v; want %s", c.name, got, err, c.want)
 		}
 	}
+	// The private file can have any form.
+	left := with(len(streams), []byte(secret))
+	for name, b := range map[string][]byte{"MSFZ": msfzBytes(t, zstdM, 700, secretPDB()), "PDB 2.0": jgBytes(t, 1024, secretPDB())} {
+		if list, err := PrivateStrings(bytes.NewReader(b), int64(len(b)), bytes.NewReader(left), int64(len(left)), PublicOptions{}); len(list) != 1 || err != nil {
+			t.Errorf("of %s: %v, error %v; want the secret", name, list, err)
+		}
+	}
 	for name, b := range forms(t) {
 		if name == "MSF" {
 			continue
@@ -681,7 +688,7 @@ func TestPublicMSVC(t *testing.T) {
 		if m.stream == noStream {
 			continue
 		}
-		if err := f.eachSymbol(m, func(kind uint16, _ []byte) error {
+		if err := f.eachSymbol(&window{}, m, func(kind uint16, _ []byte) error {
 			if kind == symLocalProc {
 				statics++
 			} else if kind != symEnd {
@@ -749,6 +756,7 @@ func FuzzWritePublic(f *testing.F) {
 		}
 		var out bytes.Buffer
 		r := &counter{r: bytes.NewReader(b), most: 64 << 20}
+		_, _ = PrivateStrings(bytes.NewReader(b), int64(len(b)), bytes.NewReader(b), int64(len(b)), o)
 		report, err := WritePublic(&out, r, int64(len(b)), o)
 		if err != nil {
 			if out.Len() > 0 && !errors.Is(err, errSpent) {

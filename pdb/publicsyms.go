@@ -639,7 +639,7 @@ func (f *File) exported(modules []compiland, given []string) (map[string]bool, e
 		if m.name != linkerModule && !strings.HasSuffix(strings.ToLower(m.name), ".exp") || m.stream == noStream {
 			continue
 		}
-		err := f.eachSymbol(m, func(kind uint16, data []byte) error {
+		err := f.eachSymbol(&window{}, m, func(kind uint16, data []byte) error {
 			if kind != symExport {
 				return nil
 			}
@@ -660,9 +660,9 @@ func (f *File) exported(modules []compiland, given []string) (map[string]bool, e
 	return names, nil
 }
 
-// eachSymbol calls visit with each symbol of a module but those in functions. The data is valid until
-// the next call.
-func (f *File) eachSymbol(m compiland, visit func(kind uint16, data []byte) error) error {
+// eachSymbol calls visit with each symbol of a module but those in functions, which it reads through w.
+// The data is valid until the next call.
+func (f *File) eachSymbol(w *window, m compiland, visit func(kind uint16, data []byte) error) error {
 	s, err := f.section(m.stream)
 	if err != nil {
 		return err
@@ -670,7 +670,6 @@ func (f *File) eachSymbol(m compiland, visit func(kind uint16, data []byte) erro
 	if m.symbols > s.Size() {
 		return fmt.Errorf("module %.80q: %d bytes of symbols in a stream of %d", m.name, m.symbols, s.Size())
 	}
-	var w window
 	for w.reset(s, 4, m.symbols); w.left() > 0; {
 		at, kind, data, err := w.record(4)
 		if err != nil {
@@ -714,11 +713,12 @@ func (p *publicSymbols) readStatic(modules []compiland) error {
 		known[uint64(s.seg)<<32|uint64(s.off)] = true
 	}
 	size := 0
+	var w window
 	for _, m := range modules {
 		if m.stream == noStream || m.symbols <= 4 {
 			continue
 		}
-		err := p.f.eachSymbol(m, func(kind uint16, data []byte) error {
+		err := p.f.eachSymbol(&w, m, func(kind uint16, data []byte) error {
 			if !isStatic(kind) {
 				return nil
 			}

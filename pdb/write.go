@@ -111,14 +111,14 @@ func (m *msf) sizes() ([]uint32, error) {
 	if n > math.MaxUint16 {
 		return nil, fmt.Errorf("%d streams, more than the %d that PDBs can name", n, math.MaxUint16)
 	}
-	b := make([]byte, 4*n)
+	b := make([]byte, m.entry*int64(n))
 	if err := readFull(&m.dir, b, 4); err != nil {
 		return nil, err
 	}
 	sizes := make([]uint32, n)
 	pages := int64(0)
 	for i := range sizes {
-		sizes[i] = binary.LittleEndian.Uint32(b[4*i:])
+		sizes[i] = binary.LittleEndian.Uint32(b[m.entry*int64(i):])
 		if sizes[i] != nilSize {
 			pages += m.pagesFor(int64(sizes[i]))
 		}
