@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -37,6 +38,9 @@ func (c stripCmd) Run(a *console.Console) error {
 		return c.printTexts(a, texts)
 	}
 	report, texts, err := public.WriteFile(c.Out, c.File, o, c.Check)
+	if errors.Is(err, public.ErrSame) {
+		return term.UsageError(err.Error() + ": name another file with -o")
+	}
 	if err != nil {
 		return err
 	}
