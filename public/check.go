@@ -17,8 +17,8 @@ import (
 
 // PrivateText is a text of a private file that its public form has too.
 type PrivateText struct {
-	Text   string
-	Offset int64 // in the public file
+	Text  string
+	Place string // in the public file: an offset, such as 0x39c
 }
 
 // maxInflated is the largest compressed section in bytes that PrivateTexts decompresses.
@@ -59,7 +59,7 @@ func PrivateTexts(private io.ReaderAt, privateSize int64, public io.ReaderAt, pu
 	}
 	list := make([]PrivateText, 0, len(texts))
 	for _, t := range texts {
-		list = append(list, PrivateText(t))
+		list = append(list, PrivateText{t.Text, fmt.Sprintf("%#x", t.Offset)})
 	}
 	return list, nil
 }
