@@ -20,6 +20,16 @@ const (
 	StackRecord                    // STACK WIN, STACK CFI INIT, STACK CFI
 )
 
+var recordKinds = [...]string{"none", "MODULE", "INFO CODE_ID", "INFO", "FILE", "FUNC", "PUBLIC", "line", "INLINE", "INLINE_ORIGIN", "STACK"}
+
+// String returns the first words of the record, or "line" or "none".
+func (k RecordKind) String() string {
+	if int(k) < len(recordKinds) {
+		return recordKinds[k]
+	}
+	return "unknown"
+}
+
 // Record is what ParseRecord finds in a line.
 type Record struct {
 	Kind    RecordKind

@@ -13,6 +13,9 @@ type NameCounts struct {
 	Bytes int64 // of these
 }
 
+// nameFactor limits the bytes of the names of all functions, of which many may share one.
+const nameFactor = 64
+
 // WriteNames writes the file anew with the names and the sizes of its functions and symbols only:
 // no lines, no source files, no inlined calls. rename turns the shown and the raw name of each, as
 // the linker knows it, into those that are written, and is given the address relative to Base; an empty
@@ -22,6 +25,7 @@ func (f *File) WriteNames(w io.Writer, rename func(shown, raw string, rva uint64
 	counts := NameCounts{Files: len(f.files) / 8}
 	t := &textTable{text: []byte{0}, at: map[string]uint32{"": 0}, limit: max(f.size, 1<<20)}
 	infos := make([]byte, 0, 16*f.n)
+	left := nameFactor*f.size + 1<<20
 	var trailer []record
 	for i := range f.n {
 		head, err := f.read(int64(le.Uint32(f.infos[4*i:])), 8)
@@ -35,6 +39,9 @@ func (f *File) WriteNames(w io.Writer, rename func(shown, raw string, rva uint64
 		raw, flags, err := f.extra(uint32(i))
 		if err != nil {
 			return counts, err
+		}
+		if left -= int64(len(name) + len(raw)); left < 0 {
+			return counts, fmt.Errorf("%w: names of more than %d times the bytes of the file", ErrFormat, nameFactor)
 		}
 		if n, err := f.detailBytes(i); err != nil {
 			return counts, err

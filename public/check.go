@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/gsym"
@@ -16,8 +17,8 @@ import (
 
 // PrivateText is a text of a private file that its public form has too.
 type PrivateText struct {
-	Text   string
-	Offset int64 // in the public file
+	Text  string
+	Place string // in the public file: an offset, such as 0x39c
 }
 
 // maxInflated is the largest compressed section in bytes that PrivateTexts decompresses.
@@ -65,7 +66,7 @@ func PrivateTexts(private io.ReaderAt, privateSize int64, public io.ReaderAt, pu
 	}
 	list := make([]PrivateText, 0, len(texts))
 	for _, t := range texts {
-		list = append(list, PrivateText(t))
+		list = append(list, PrivateText{t.Text, fmt.Sprintf("%#x", t.Offset)})
 	}
 	return list, nil
 }
@@ -95,7 +96,7 @@ func compareInflated(s *sharedtext.Search, r io.ReaderAt, size int64) error {
 			return err
 		}
 		for _, name := range names {
-			if !isDebugSection(name) && name[0] != '_' {
+			if !isDebugSection(name) && !strings.HasPrefix(name, "__zdebug_") {
 				continue
 			}
 			d, err := file.Section(name, objfile.SectionOptions{Limit: maxInflated})
@@ -228,24 +229,11 @@ func (f *form) allowedELF(r io.ReaderAt, size int64, n *namer) ([]span, error) {
 	symtab := x.secs[x.symtab]
 	list = append(list, span{int64(symtab.Offset), int64(symtab.Offset + symtab.Size)})
 	for _, s := range symbols {
-		if text := textAt(names, s.name); n.isPublic(string(text)) {
+		if text := names.at(s.name); n.isPublic(string(text)) {
 			list = append(list, allowedText(int64(x.secs[symtab.Link].Offset), s.name, text))
 		}
 	}
 	return list, nil
-}
-
-// eachText yields the texts of a string table by their offsets.
-func eachText(table []byte) func(yield func(at int, text []byte) bool) {
-	return func(yield func(int, []byte) bool) {
-		for at := 0; at < len(table); {
-			text := textAt(table, uint32(at))
-			if !yield(at, text) {
-				return
-			}
-			at += len(text) + 1
-		}
-	}
 }
 
 func (f *form) allowedFat(r io.ReaderAt, size int64, n *namer) ([]span, error) {
@@ -293,7 +281,7 @@ func (f *form) allowedMachO(r io.ReaderAt, size int64, n *namer) ([]span, error)
 	}
 	list = append(list, part(u(x.symtab[8:]), u(x.symtab[12:])*uint32(x.symbolSize())))
 	for _, s := range symbols {
-		if text := textAt(names, s.name); s.class() == 2 || n.isPublic(string(text)) {
+		if text := names.at(s.name); s.class() == 2 || n.isPublic(string(text)) {
 			list = append(list, allowedText(int64(u(x.symtab[16:])), s.name, text))
 		}
 	}

@@ -1,7 +1,6 @@
 package public
 
 import (
-	"bytes"
 	"encoding/binary"
 	"io"
 	"slices"
@@ -118,7 +117,7 @@ func (x *elfForm) isStripped(o Options) bool {
 		all := !o.Exported && !o.Undecorated && len(o.Hide) == 0
 		switch {
 		case isLoaded(s) || isKept(s) || s.Type == shtNote || uint64(i) == x.e.SectionNames():
-		case s.Name == ".comment" || s.Name == ".gnu_debugaltlink": // versions of compilers; the name of a separate debug file
+		case s.Name == ".comment" || s.Name == ".gnu_debugaltlink": // versions of compilers; the name of another file
 		case s.Name == ".gnu_debugdata" && all: // names of functions, which distributions ship
 		default:
 			return false
@@ -419,6 +418,9 @@ func (x *elfForm) symbols(at int64, n *namer) (int64, error) {
 		return 0, err
 	}
 	text := x.name(list, names, n)
+	if err := names.err(); err != nil {
+		return 0, err
+	}
 	out := x.encode(make([]byte, 0, (len(list)+1)*x.symbolSize()), elfSymbol{})
 	local := 1
 	for _, s := range list {
@@ -454,12 +456,13 @@ func (x *elfForm) section(name string, at int64, data []byte, h objfile.ELFSecti
 }
 
 // readSymbols returns the public symbols, local ones first, and the string table.
-func (x *elfForm) readSymbols(o Options) (list []elfSymbol, names []byte, err error) {
+func (x *elfForm) readSymbols(o Options) (list []elfSymbol, names *stringTable, err error) {
 	table := x.secs[x.symtab]
 	if int(table.Link) >= len(x.secs) || !x.secs[table.Link].InFile() {
 		return nil, nil, broken("ELF: a symbol table without names")
 	}
-	if names, err = readPart(x.r, x.size, x.secs[table.Link].Offset, x.secs[table.Link].Size); err != nil {
+	texts, err := readPart(x.r, x.size, x.secs[table.Link].Offset, x.secs[table.Link].Size)
+	if err != nil {
 		return nil, nil, err
 	}
 	size := int64(x.symbolSize())
@@ -467,6 +470,7 @@ func (x *elfForm) readSymbols(o Options) (list []elfSymbol, names []byte, err er
 	if count > maxELFSymbols {
 		return nil, nil, private("%d symbols are above the limit of %d", count, maxELFSymbols)
 	}
+	names = newStringTable(texts, 2*count)
 	var global []elfSymbol
 	buf := make([]byte, 4096*size)
 	for i := int64(0); i < count; {
@@ -480,7 +484,7 @@ func (x *elfForm) readSymbols(o Options) (list []elfSymbol, names []byte, err er
 			if s.section == shnExtended {
 				return nil, nil, private("an ELF file of more than %d sections", shnReserved)
 			}
-			if !x.public(s, textAt(names, s.name), o) {
+			if !x.public(s, names.at(s.name), o) {
 				continue
 			}
 			if s.info>>4 == 0 {
@@ -490,27 +494,15 @@ func (x *elfForm) readSymbols(o Options) (list []elfSymbol, names []byte, err er
 			}
 		}
 	}
-	return append(list, global...), names, nil
-}
-
-// textAt returns the text at an offset of a string table, without its NUL.
-func textAt(table []byte, at uint32) []byte {
-	if int64(at) >= int64(len(table)) {
-		return nil
-	}
-	text := table[at:]
-	if i := bytes.IndexByte(text, 0); i >= 0 {
-		text = text[:i]
-	}
-	return text
+	return append(list, global...), names, names.err()
 }
 
 // name gives the symbols new names, and returns the table of these.
-func (x *elfForm) name(list []elfSymbol, names []byte, n *namer) []byte {
-	t := newTexts(names)
+func (x *elfForm) name(list []elfSymbol, names *stringTable, n *namer) []byte {
+	t := newTexts(names.table)
 	base := x.e.Base()
 	for i, s := range list {
-		raw := textAt(names, s.name)
+		raw := names.at(s.name)
 		if n.keepsAll() || s.info&0xf == sttNone && s.info>>4 == 0 {
 			n.form.names++
 			t.keep(s.name)

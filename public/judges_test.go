@@ -240,3 +240,22 @@ func TestPEJudge(t *testing.T) {
 		}
 	}
 }
+
+// TestGSYMJudge: LLVM reads the public form of a GSYM file that it has made.
+func TestGSYMJudge(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	elf, err := filepath.Abs("../testdata/elf/prog-sha1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, dir, "llvm-gsymutil-19", "--convert", elf, "--out-file", "private.gsym")
+	writeFile(t, filepath.Join(dir, "public.gsym"), filepath.Join(dir, "private.gsym"), Options{})
+	lookup := func(file string) string {
+		return run(t, dir, "llvm-gsymutil-19", "--address=0x113c", "--address=0x1139", file)
+	}
+	was, is := lookup("private.gsym"), lookup("public.gsym")
+	if !strings.Contains(was, "prog.c:6") || !strings.Contains(is, "main") || !strings.Contains(is, "crash_here") || strings.Contains(is, "prog.c") {
+		t.Errorf("llvm-gsymutil prints\n%s\nof the private file, and of the public one\n%s", was, is)
+	}
+}

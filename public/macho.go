@@ -408,7 +408,7 @@ func (x *machForm) public(s machSymbol, o Options) bool {
 }
 
 // readSymbols returns the public symbols in the order of the output, and the string table.
-func (x *machForm) readSymbols(o Options) (list []machSymbol, names []byte, err error) {
+func (x *machForm) readSymbols(o Options) (list []machSymbol, names *stringTable, err error) {
 	u, size := x.order.Uint32, x.symbolSize()
 	count := u(x.symtab[12:])
 	if count > maxMachSymbols {
@@ -418,17 +418,19 @@ func (x *machForm) readSymbols(o Options) (list []machSymbol, names []byte, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	if names, err = readPart(x.r, x.size, uint64(u(x.symtab[16:])), uint64(u(x.symtab[20:]))); err != nil {
+	texts, err := readPart(x.r, x.size, uint64(u(x.symtab[16:])), uint64(u(x.symtab[20:])))
+	if err != nil {
 		return nil, nil, err
 	}
+	names = newStringTable(texts, 2*int64(count))
 	for i := range count {
 		s := x.decode(table[int(i)*size:])
-		if s.was = i; x.public(s, o) && len(textAt(names, s.name)) > 0 {
+		if s.was = i; x.public(s, o) && len(names.at(s.name)) > 0 {
 			list = append(list, s)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b machSymbol) int { return a.class() - b.class() })
-	return list, names, nil
+	return list, names, names.err()
 }
 
 // symbols puts the symbols, the indirect symbols and the names into __LINKEDIT.
@@ -438,9 +440,9 @@ func (x *machForm) symbols(n *namer) error {
 		return err
 	}
 	n.underscore = true
-	t := newTexts(names)
+	t := newTexts(names.table)
 	for i, s := range list {
-		raw := textAt(names, s.name)
+		raw := names.at(s.name)
 		name := string(raw)
 		if s.class() != 2 {
 			name = n.at(name, s.value-x.base)
@@ -450,6 +452,9 @@ func (x *machForm) symbols(n *namer) error {
 		} else {
 			list[i].name = t.add(name)
 		}
+	}
+	if err := names.err(); err != nil {
+		return err
 	}
 	text := t.place(func(move func(uint32) uint32) {
 		for i := range list {

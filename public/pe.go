@@ -243,21 +243,21 @@ type coffEntry struct {
 }
 
 // parseName returns the name of the symbol, and where it is.
-func (e *coffEntry) parseName(texts []byte) []byte {
+func (e *coffEntry) parseName(texts *stringTable) []byte {
 	if binary.LittleEndian.Uint32(e.head) == 0 {
 		e.name, e.long = binary.LittleEndian.Uint32(e.head[4:]), true
-		return textAt(texts, e.name)
+		return texts.at(e.name)
 	}
 	name, _, _ := bytes.Cut(e.head[:8], []byte{0})
 	return name
 }
 
 // readSymbols returns the COFF symbols that are public, and the string table.
-func (x *peForm) readSymbols(o Options) (list []coffEntry, texts []byte, err error) {
+func (x *peForm) readSymbols(o Options) (list []coffEntry, texts *stringTable, err error) {
 	le := binary.LittleEndian
 	at, count := int64(le.Uint32(x.head[x.optional-12:])), int64(le.Uint32(x.head[x.optional-8:]))
 	if at == 0 {
-		return nil, nil, nil
+		return nil, newStringTable(nil, 0), nil
 	}
 	if count > maxCOFFSymbols {
 		return nil, nil, private("%d symbols are above the limit of %d", count, maxCOFFSymbols)
@@ -266,17 +266,19 @@ func (x *peForm) readSymbols(o Options) (list []coffEntry, texts []byte, err err
 	if err != nil {
 		return nil, nil, err
 	}
+	var strings []byte
 	if end := at + int64(len(table)); x.size-end >= 4 {
 		length, err := readPart(x.r, x.size, uint64(end), 4)
 		if err != nil {
 			return nil, nil, err
 		}
 		if n := int64(le.Uint32(length)); n >= 4 {
-			if texts, err = readPart(x.r, x.size, uint64(end), uint64(min(n, x.size-end))); err != nil {
+			if strings, err = readPart(x.r, x.size, uint64(end), uint64(min(n, x.size-end))); err != nil {
 				return nil, nil, err
 			}
 		}
 	}
+	texts = newStringTable(strings, 2*count)
 	for i := int64(0); i < count; i++ {
 		e := coffEntry{head: table[i*coffSymbol:][:coffSymbol]}
 		i += int64(e.head[17])
@@ -284,7 +286,7 @@ func (x *peForm) readSymbols(o Options) (list []coffEntry, texts []byte, err err
 			list = append(list, e)
 		}
 	}
-	return list, texts, nil
+	return list, texts, texts.err()
 }
 
 // public reports whether a COFF symbol is one of a function or an object of this image.
@@ -316,7 +318,7 @@ func (x *peForm) symbols(n *namer) error {
 		return err
 	}
 	le := binary.LittleEndian
-	t := newTexts(old)
+	t := newTexts(old.table)
 	t.head = 4
 	for i := range list {
 		e := &list[i]
@@ -335,9 +337,12 @@ func (x *peForm) symbols(n *namer) error {
 		}
 		e.head[17] = 0
 	}
+	if err := old.err(); err != nil {
+		return err
+	}
 	long := map[int]uint32{} // sections with long names
 	for i := range x.sections {
-		if at, ok := longName(x.sectionHead(i)); ok && int64(at) < int64(len(old)) {
+		if at, ok := longName(x.sectionHead(i)); ok && int64(at) < int64(len(old.table)) {
 			long[i] = at
 			t.keep(at)
 		}
@@ -359,7 +364,7 @@ func (x *peForm) symbols(n *namer) error {
 	})
 	le.PutUint32(text, uint32(len(text)))
 	count := int64(le.Uint32(x.head[x.optional-8:]))
-	x.take(RemovedSymbols, count-int64(len(list)), max(count*coffSymbol+int64(len(old))-int64(len(table)+len(text)), 0))
+	x.take(RemovedSymbols, count-int64(len(list)), max(count*coffSymbol+int64(len(old.table))-int64(len(table)+len(text)), 0))
 	clear(x.head[x.optional-12 : x.optional-4])
 	if len(list) == 0 && len(long) == 0 {
 		return nil

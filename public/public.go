@@ -2,7 +2,8 @@
 // readable stacks, but neither types, locals, lines nor paths. The public form answers to the same
 // ids, and has names of functions and objects with their addresses, and the rules for walking stacks.
 //
-// Write makes the public form of a file of any kind. Private proves what a public form does not have.
+// Write makes the public form of a file of any kind. PrivateTexts proves what a public form does not
+// have. WriteFile and CheckFiles do the same for files on disk.
 //
 // The package is not yet promised: it may change in any version.
 package public
@@ -123,12 +124,11 @@ func Write(w io.Writer, r io.ReaderAt, size int64, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("public form: %w", err)
 	}
-	report := Report{Kind: f.kind, PrivateSize: size, Names: f.names, Hidden: f.hidden}
 	c := &counter{w: w}
 	if err := f.write(c); err != nil {
 		return Report{}, fmt.Errorf("public form: %w", err)
 	}
-	report.Size = c.n
+	report := Report{Kind: f.kind, PrivateSize: size, Size: c.n, Names: f.names, Hidden: f.hidden}
 	for _, kind := range removedKinds {
 		if r := f.removed[kind]; r != nil && (r.Count > 0 || r.Bytes > 0) {
 			report.Removed = append(report.Removed, *r)

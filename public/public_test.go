@@ -3,6 +3,7 @@ package public
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -373,7 +374,7 @@ func TestCheck(t *testing.T) {
 		}
 		damaged := bytes.Clone(public)
 		copy(damaged[i:], secret)
-		if list := privateTexts(t, private, damaged, Options{}); len(list) != 1 || list[0].Text != secret[:len(list[0].Text)] || list[0].Offset != int64(i) {
+		if list := privateTexts(t, private, damaged, Options{}); len(list) != 1 || list[0].Text != secret[:len(list[0].Text)] || list[0].Place != fmt.Sprintf("%#x", i) {
 			t.Errorf("%s: %+v, want %q at %#x", c.path, list, secret, i)
 		}
 	}

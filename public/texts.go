@@ -2,8 +2,66 @@ package public
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 )
+
+// stringTable is a table of strings that end in NUL, as symbols refer to it. Many symbols of a hostile
+// file may have one long name: the bytes that are read of all names are limited.
+type stringTable struct {
+	table []byte
+	left  int64
+}
+
+// Limits of names: bytes of one, and of all of a table, by its size and the number of symbols.
+const (
+	maxName      = 64 << 10
+	tableFactor  = 16
+	symbolFactor = 256
+)
+
+func newStringTable(table []byte, symbols int64) *stringTable {
+	return &stringTable{table, tableFactor*int64(len(table)) + symbolFactor*symbols + 1<<20}
+}
+
+// at returns the text at an offset, without its NUL. It is empty if it is too long, and after the
+// limit of all names.
+func (t *stringTable) at(offset uint32) []byte {
+	if int64(offset) >= int64(len(t.table)) || t.left < 0 {
+		return nil
+	}
+	text := t.table[offset:]
+	text = text[:min(len(text), maxName+1)]
+	if i := bytes.IndexByte(text, 0); i >= 0 {
+		text = text[:i]
+	}
+	t.left -= int64(len(text))
+	if len(text) > maxName {
+		return nil
+	}
+	return text
+}
+
+// err reports that the limit of all names was reached.
+func (t *stringTable) err() error {
+	if t.left < 0 {
+		return broken("the symbols have more bytes of names than %d times their table", tableFactor)
+	}
+	return nil
+}
+
+// eachText yields the texts of a table in the order of their offsets.
+func eachText(table []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for at := 0; at < len(table); {
+			text, _, _ := bytes.Cut(table[at:], []byte{0})
+			if !yield(at, text) {
+				return
+			}
+			at += len(text) + 1
+		}
+	}
+}
 
 // texts makes a table of strings that end in NUL from parts of another one and from new ones. Texts
 // that share their end in the old table share it in the new one, so that the new table is never

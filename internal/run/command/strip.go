@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -37,6 +38,9 @@ func (c stripCmd) Run(a *console.Console) error {
 		return c.printTexts(a, texts)
 	}
 	report, texts, err := public.WriteFile(c.Out, c.File, o, c.Check)
+	if errors.Is(err, public.ErrSame) {
+		return term.UsageError(err.Error() + ": name another file with -o")
+	}
 	if err != nil {
 		return err
 	}
@@ -75,12 +79,12 @@ func (c stripCmd) printReport(a *console.Console, r *public.Report) error {
 func (c stripCmd) printTexts(a *console.Console, texts []public.PrivateText) error {
 	for _, t := range texts {
 		if c.JSON {
-			if err := term.NewJSONLines(a.Stdout).Write(map[string]any{"text": t.Text, "offset": t.Offset}); err != nil {
+			if err := term.NewJSONLines(a.Stdout).Write(map[string]string{"text": t.Text, "place": t.Place}); err != nil {
 				return err
 			}
 			continue
 		}
-		fmt.Fprintf(a.Stdout, "%#x: %s\n", t.Offset, term.PrintableText(t.Text, 200))
+		fmt.Fprintf(a.Stdout, "%s: %s\n", t.Place, term.PrintableText(t.Text, 200))
 	}
 	if len(texts) > 0 {
 		fmt.Fprintf(a.Stderr, "symdepot: %s of the private file in the public form\n", term.Count(int64(len(texts)), "text"))
