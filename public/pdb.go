@@ -42,7 +42,7 @@ func pdbError(err error) error {
 	return err
 }
 
-// privateInPDB is PrivateTexts for a public PDB. Offset is that of the first place.
+// privateInPDB is PrivateTexts for a public PDB. Place is a stream.
 func privateInPDB(private io.ReaderAt, privateSize int64, public io.ReaderAt, publicSize int64, o Options) ([]PrivateText, error) {
 	list, err := pdb.PrivateStrings(private, privateSize, public, publicSize, o.pdbOptions())
 	if err != nil || len(list) == 0 {
@@ -50,8 +50,11 @@ func privateInPDB(private io.ReaderAt, privateSize int64, public io.ReaderAt, pu
 	}
 	texts := make([]PrivateText, 0, len(list))
 	for _, s := range list {
-		texts = append(texts, PrivateText{Text: s.Text})
+		place := "outside all streams"
+		if s.Stream >= 0 {
+			place = fmt.Sprintf("stream %d", s.Stream)
+		}
+		texts = append(texts, PrivateText{Text: s.Text, Place: place})
 	}
 	return texts, nil
 }
-

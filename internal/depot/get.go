@@ -6,6 +6,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/audience"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -18,6 +20,16 @@ func (d *Depot) Get(ctx context.Context, q answer.Question) (*answer.File, error
 // audience.Door.Get.
 func (d *Depot) Public(ctx context.Context, scope audience.Scope, q answer.Question) (*audience.File, error) {
 	return d.door.Get(ctx, scope, q)
+}
+
+// PublicSource returns what opens modules for people outside; see audience.Door.Source.
+func (d *Depot) PublicSource(scope audience.Scope, ask SymbolsAsk) symbolicate.Source {
+	return d.door.Source(scope, ask)
+}
+
+// PublicForm opens the public form of a file of a transaction; see audience.Door.Form.
+func (d *Depot) PublicForm(ctx context.Context, f TxFile) (*audience.File, error) {
+	return d.door.Form(ctx, record.Stored{Object: f.Object, Ref: f.Ref, Size: f.Size, ModTime: f.ModTime})
 }
 
 // PublicRetry returns the time after which a client should ask again for a public form that is

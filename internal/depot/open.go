@@ -123,13 +123,20 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		return err
 	}
 	d.Remote = &Remote{d.db, d.fetch, d.symcache}
+	own := symbolsDepot{d.db, d.lookups, d.contents, d.InPlace, d.fetch}
 	work := symbolicate.New(symbolicate.Parts{
-		Depot: symbolsDepot{d.db, d.lookups, d.contents, d.InPlace, d.fetch},
+		Depot: own,
 		DB:    d.db, Blobs: d.blobs, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
 	}, opt.Symbols)
-	d.Symbols = &Symbols{work, d.lookups, d.contents, d.places}
+	d.Symbols = &Symbols{work, own, d.lookups, d.contents, d.places}
 	d.door = audience.New(audience.Parts{
-		Lookups: d.lookups, Contents: d.contents, Forms: d.forms, Make: d.Symbols.Make,
+		Lookups: d.lookups, Contents: d.contents, Forms: d.forms,
+		Make: func(ctx context.Context, ask SymbolsAsk, forms audience.Forms) (*answer.File, error) {
+			return d.Symbols.public(forms).Make(ctx, ask)
+		},
+		Source: func(ask SymbolsAsk, forms audience.Forms) symbolicate.Source {
+			return d.Symbols.public(forms).Source(ask)
+		},
 		Public: publicform.New(publicform.Parts{
 			DB: d.db, Blobs: d.blobs, Open: d.contents.Open, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
 		}),

@@ -58,9 +58,15 @@ type Parts struct {
 	Contents *content.Contents
 	Forms    *forms.Forms
 	Public   *publicform.Service
-	// Make makes the .sym or GSYM file of a module, with everything that is private.
-	Make func(ctx context.Context, ask symbolicate.Ask) (*answer.File, error)
+	// Make makes the .sym or GSYM file of a module, and Source opens modules for lookups of
+	// addresses; both only of public forms.
+	Make   func(ctx context.Context, ask symbolicate.Ask, forms Forms) (*answer.File, error)
+	Source func(ask symbolicate.Ask, forms Forms) symbolicate.Source
 }
+
+// Forms puts public forms in the place of files that were found, and leaves out those that have
+// none.
+type Forms func(ctx context.Context, hits []record.Hit) ([]record.Hit, error)
 
 // Door gives public forms to people outside. Its methods may be called by many goroutines.
 type Door struct{ parts Parts }
@@ -97,6 +103,21 @@ func (d *Door) Get(ctx context.Context, scope Scope, q answer.Question) (*File, 
 	return &File{f}, nil
 }
 
+// Form opens the public form of a file that the depot holds, for a tree that is written for people
+// outside, and makes it if need be. A file of which nothing is public is fs.ErrNotExist, with the
+// reason.
+func (d *Door) Form(ctx context.Context, stored record.Stored) (*File, error) {
+	c, err := d.parts.Public.Write(ctx, record.Content{Ref: stored.Ref, Size: stored.Size})
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.openForm(ctx, record.Hit{Stored: stored}, c)
+	if err != nil {
+		return nil, err
+	}
+	return &File{f}, nil
+}
+
 // Retry returns the time after which a client should ask for a pending file again.
 func (d *Door) Retry(ctx context.Context) time.Duration { return d.parts.Public.Retry(ctx) }
 
@@ -108,7 +129,7 @@ func (d *Door) mayHave(ctx context.Context, q *answer.Question) bool {
 		return false // sources, records of a store, SymCache files
 	}
 	if _, _, ok := symbolicate.FormatOf(&q.Request); ok {
-		return true // it may be made of files in watched folders
+		return true // it may be made of other files
 	}
 	return !d.parts.Lookups.Absent(ctx, q.Scope, q.Request, nil)
 }
@@ -151,32 +172,67 @@ func (d *Door) held(ctx context.Context, q *answer.Question) (*answer.File, erro
 	return nil, fs.ErrNotExist
 }
 
-// made opens the public form of a .sym or GSYM file that is made of the other files of its module.
+// made opens a .sym or GSYM file that is made of the public forms of its module.
 func (d *Door) made(ctx context.Context, q *answer.Question) (*answer.File, error) {
 	format, module, ok := symbolicate.FormatOf(&q.Request)
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
 	module.CodeFile, module.CodeID = q.CodeFile, q.CodeID
-	private, err := d.parts.Make(ctx, symbolicate.Ask{
-		Products: q.Scope.Products, Format: format, Module: module, Client: q.Client, Via: q.Via, Local: true, Hold: q.Hold,
-	})
-	if err != nil {
+	ask := symbolicate.Ask{Products: q.Scope.Products, Format: format, Module: module, Client: q.Client, Via: q.Via, Local: true, Hold: q.Hold}
+	origins := map[blob.Ref]blob.Ref{}
+	m, err := d.parts.Make(ctx, ask, d.forms(ask, origins))
+	if err != nil || m.Redirect != "" {
+		return m, err
+	}
+	h := record.Hit{Stored: record.Stored{Object: m.Object, Ref: m.Ref, Size: m.Size, Added: m.ModTime}}
+	origin, ok := origins[m.ReadRef()]
+	if err := m.Close(); err != nil {
 		return nil, err
 	}
-	if private.Redirect != "" {
-		return private, nil
-	}
-	h := record.Hit{Stored: record.Stored{Object: private.Object, Ref: private.Ref, Size: private.Size, Added: private.ModTime}}
-	source := private.ReadRef()
-	if err := private.Close(); err != nil {
-		return nil, err
+	if !ok {
+		return nil, fs.ErrNotExist // it is not of these forms
 	}
 	f, err := d.form(ctx, q, h)
 	if err == nil {
-		f.Source = source
+		f.Source = origin
 	}
 	return f, err
+}
+
+// forms returns what puts public forms in the place of files, for who asks. It notes of which
+// contents they were made in origins, if that is not nil.
+func (d *Door) forms(ask symbolicate.Ask, origins map[blob.Ref]blob.Ref) Forms {
+	return func(ctx context.Context, hits []record.Hit) ([]record.Hit, error) {
+		var list []record.Hit
+		for _, h := range hits {
+			c, err := d.parts.Public.Answer(ctx, publicform.Ask{
+				Source: record.Content{Ref: h.Ref, Size: h.Size}, Name: h.Object.Name, Client: ask.Client, Hold: ask.Hold,
+			})
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			if origins != nil {
+				origins[c.Ref] = h.Ref
+			}
+			h.Ref, h.Size = c.Ref, c.Size
+			if h.Object.Kind == symfile.MSFZ {
+				h.Object.Kind = symfile.PDB
+			}
+			list = append(list, h)
+		}
+		return list, nil
+	}
+}
+
+// Source returns what opens modules for a client who may have the public forms of the scope: their
+// functions are known, and neither lines nor inlined calls. Of ask, Client, Via and Hold count.
+func (d *Door) Source(scope Scope, ask symbolicate.Ask) symbolicate.Source {
+	ask.Products, ask.Local = scope.names(), true
+	return d.parts.Source(ask, d.forms(ask, nil))
 }
 
 // form opens the public form of a file, and has it made if need be.

@@ -85,32 +85,17 @@ func (k kind) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 		return none, err
 	}
 	start := k.parts.Now()
-	in, err := k.parts.Open(ctx, source)
-	if errors.Is(err, fs.ErrNotExist) {
-		return none, jobs.Failure{Class: classAbsent, Detail: name + " is no longer found: " + err.Error()}
+	form, err := k.write(ctx, source)
+	if fail, ok := errors.AsType[fileError](err); ok {
+		return none, jobs.Failure{Class: fail.class, Source: &source.Ref, Detail: name + ": " + fail.err.Error()}
 	}
 	if err != nil {
 		return none, err
-	}
-	defer in.Close()
-	form, err := k.form(ctx, source, in)
-	if err != nil {
-		return none, describe(err, source, name)
 	}
 	took := k.parts.Now().Sub(start).Round(time.Millisecond)
 	k.parts.Log.Info("a public form was made", "job", j.ID, "file", name, "content", source.Ref.String(), "bytes", source.Size,
 		"public", form.Size, "took", took)
 	return jobs.Outcome{Class: "ok", Detail: fmt.Sprintf("the public form of %s in %s", name, took), Result: &form.Ref}, nil
-}
-
-// describe makes an error about a file a failure that is remembered. An error of the machine
-// remains what it is.
-func describe(err error, source record.Content, name string) error {
-	fail, ok := errors.AsType[fileError](err)
-	if !ok {
-		return err
-	}
-	return jobs.Failure{Class: fail.class, Source: &source.Ref, Detail: name + ": " + fail.err.Error()}
 }
 
 // fileError is an error that a file will have again.
@@ -121,11 +106,19 @@ type fileError struct {
 
 func (e fileError) Error() string { return e.err.Error() }
 
-// form makes the public form of an open content, proves that it has no private text, stores and
+// write makes the public form of a content, proves that it has no private text, stores and
 // records it.
-func (k kind) form(ctx context.Context, source record.Content, in io.ReaderAt) (record.Content, error) {
+func (s *Service) write(ctx context.Context, source record.Content) (record.Content, error) {
 	none := record.Content{}
-	scratch, err := os.CreateTemp(k.parts.Scratch, ".scratch-*")
+	in, err := s.parts.Open(ctx, source)
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, fileError{classAbsent, fmt.Errorf("it is no longer found: %w", err)}
+	}
+	if err != nil {
+		return none, err
+	}
+	defer in.Close()
+	scratch, err := os.CreateTemp(s.parts.Scratch, ".scratch-*")
 	if err != nil {
 		return none, err
 	}
@@ -143,22 +136,22 @@ func (k kind) form(ctx context.Context, source record.Content, in io.ReaderAt) (
 	if len(texts) > 0 {
 		return none, fileError{classProof, fmt.Errorf("its public form would have %d private texts, the first %q", len(texts), texts[0].Text)}
 	}
-	return k.keep(ctx, source, io.NewSectionReader(scratch, 0, report.Size), report.Size)
+	return s.keep(ctx, source, io.NewSectionReader(scratch, 0, report.Size), report.Size)
 }
 
 // keep stores a form and records it. A content that is its own form is not stored again.
-func (k kind) keep(ctx context.Context, source record.Content, form io.ReadSeeker, size int64) (record.Content, error) {
+func (s *Service) keep(ctx context.Context, source record.Content, form io.ReadSeeker, size int64) (record.Content, error) {
 	ref, _, err := blob.Hash(ctx, form)
 	if err != nil {
 		return record.Content{}, err
 	}
 	if ref == source.Ref {
-		return source, k.parts.DB.PutDerived(ctx, source.Ref, unchanged, nil)
+		return source, s.parts.DB.PutDerived(ctx, source.Ref, unchanged, nil)
 	}
 	if _, err := form.Seek(0, io.SeekStart); err != nil {
 		return record.Content{}, err
 	}
-	batch, err := k.parts.Blobs.Begin(ctx)
+	batch, err := s.parts.Blobs.Begin(ctx)
 	if err != nil {
 		return record.Content{}, err
 	}
@@ -170,7 +163,7 @@ func (k kind) keep(ctx context.Context, source record.Content, form io.ReadSeeke
 	if err := batch.Commit(ctx); err != nil {
 		return record.Content{}, err
 	}
-	return c, k.parts.DB.PutDerived(ctx, source.Ref, made, &c)
+	return c, s.parts.DB.PutDerived(ctx, source.Ref, made, &c)
 }
 
 // input reads a content, until its context ends, and notes whether that failed.

@@ -110,6 +110,20 @@ func (s *Service) Made(ctx context.Context, source record.Content) (record.Conte
 	return source, nil
 }
 
+// Write returns the public form of a content, and makes it here and now if there is none. It is
+// for commands, which do no jobs. A content of which nothing is public is ErrNone, with the reason.
+func (s *Service) Write(ctx context.Context, source record.Content) (record.Content, error) {
+	c, err := s.Made(ctx, source)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return c, err
+	}
+	c, err = s.write(ctx, source)
+	if fail, ok := errors.AsType[fileError](err); ok {
+		err = fmt.Errorf("%w: %w", ErrNone, fail.err)
+	}
+	return c, err
+}
+
 // Lost forgets a form whose bytes are damaged or missing, so that it is made again.
 func (s *Service) Lost(ctx context.Context, form record.Content) error {
 	_, err := s.parts.DB.ForgetDerived(ctx, form.Ref)

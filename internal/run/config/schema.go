@@ -23,6 +23,7 @@ type Config struct {
 	Listen       string        `yaml:"listen" default:"127.0.0.1:8080" example:"0.0.0.0:8080"`
 	BaseURL      string        `yaml:"base_url" example:"https://symbols.example.com"`
 	Public       bool          `yaml:"public" default:"false" example:"true"`
+	Audience     string        `yaml:"audience" enum:"public" example:"public"`
 	Hosts        []string      `yaml:"hosts" example:"[symbols.example.com]"`
 	Origins      []string      `yaml:"origins" example:"['https://profiler.firefox.com']"`
 	Proxies      []string      `yaml:"proxies" example:"[10.0.0.5, 10.1.0.0/16]"`

@@ -154,8 +154,8 @@ type caller struct {
 	rights auth.Rights
 	scope  answer.Scope
 	public audience.Scope // of what it may see the public forms only
-	token  string // from the path, or ""
-	why    string // for the log: why the credentials were rejected
+	token  string         // from the path, or ""
+	why    string         // for the log: why the credentials were rejected
 }
 
 // below returns what precedes the paths of redirects for a request: nothing, the token, or
