@@ -20,7 +20,9 @@ const (
 	StackRecord                    // STACK WIN, STACK CFI INIT, STACK CFI
 )
 
-var recordKinds = [...]string{"none", "MODULE", "INFO CODE_ID", "INFO", "FILE", "FUNC", "PUBLIC", "line", "INLINE", "INLINE_ORIGIN", "STACK"}
+var recordKinds = [...]string{
+	"none", "MODULE", "INFO CODE_ID", "INFO", "FILE", "FUNC", "PUBLIC", "line", "INLINE", "INLINE_ORIGIN", "STACK",
+}
 
 // String returns the first words of the record, or "line" or "none".
 func (k RecordKind) String() string {

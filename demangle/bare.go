@@ -39,9 +39,10 @@ func withoutParameters(name string) string {
 	}
 	depth := 0
 	for i := end; i > 0; i-- {
-		if name[i] == ')' {
+		switch name[i] {
+		case ')':
 			depth++
-		} else if name[i] == '(' {
+		case '(':
 			depth--
 		}
 		if depth > 0 {

@@ -199,7 +199,11 @@ func (f *form) allowedELF(r io.ReaderAt, size int64, n *namer) ([]span, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := append([]span{{0, x.headSize()}, {at, at + int64(len(table))}}, x.loadedSections()...)
+	heads, err := x.sectionTable()
+	if err != nil {
+		return nil, err
+	}
+	list := append([]span{{0, x.headSize()}, {at, at + int64(len(table))}, heads}, x.loadedSections()...)
 	list = append(list, x.segments()...)
 	known := map[string]bool{".symtab": true, ".strtab": true, ".shstrtab": true}
 	for _, h := range x.heads[1:] {
@@ -234,6 +238,20 @@ func (f *form) allowedELF(r io.ReaderAt, size int64, n *namer) ([]span, error) {
 		}
 	}
 	return list, nil
+}
+
+// sectionTable returns the place of the section headers, which are numbers.
+func (x *elfForm) sectionTable() (span, error) {
+	head, err := readPart(x.r, x.size, 0, uint64(x.headSize()))
+	if err != nil {
+		return span{}, err
+	}
+	at, size := uint64(x.order.Uint32(head[32:])), 40
+	if x.wide {
+		at, size = x.order.Uint64(head[40:]), 64
+	}
+	from := int64(min(at, uint64(x.size)))
+	return span{from, from + int64(len(x.secs)*size)}, nil
 }
 
 func (f *form) allowedFat(r io.ReaderAt, size int64, n *namer) ([]span, error) {

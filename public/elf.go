@@ -130,7 +130,8 @@ func (x *elfForm) isStripped(o Options) bool {
 // isDebugSection reports whether a section has debug information.
 func isDebugSection(name string) bool {
 	return strings.HasPrefix(name, ".debug_") || strings.HasPrefix(name, ".zdebug_") || strings.HasPrefix(name, ".stab") ||
-		strings.HasPrefix(name, ".gnu.debuglto_") || name == ".gdb_index" || name == ".gnu_debugaltlink" || name == ".llvmbc" || name == ".llvmcmd"
+		strings.HasPrefix(name, ".gnu.debuglto_") || name == ".gdb_index" || name == ".gnu_debugaltlink" ||
+		name == ".llvmbc" || name == ".llvmcmd"
 }
 
 // isFrames reports whether a section has only rules for walking stacks.
