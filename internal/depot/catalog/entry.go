@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/depot/retention"
+	"github.com/symdepot/symdepot/internal/derive/publicform"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
@@ -159,7 +160,7 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 	if err != nil {
 		return nil, err
 	}
-	e.Forms = entryForms(made, failures)
+	e.Forms = entryForms(record.Content{Ref: ref, Size: e.Size}, made, failures)
 	return e, nil
 }
 
@@ -353,10 +354,12 @@ func partnersOf(o symfile.Object) (ids []string, wants []Partner) {
 }
 
 // entryForms names what was made of a content, and what could not be made.
-func entryForms(made []lists.DerivedForm, failures []queue.Failure) (list []EntryForm) {
+func entryForms(of record.Content, made []lists.DerivedForm, failures []queue.Failure) (list []EntryForm) {
 	for _, m := range made {
 		f := EntryForm{Name: formName(m.Tool), Ref: m.Ref, Size: m.Size, Tool: fmt.Sprintf("%s %d", m.Tool.Name, m.Tool.Version), Made: m.Made}
-		if m.Ref == (blob.Ref{}) {
+		if publicform.IsUnchanged(m.Tool) {
+			f.Name, f.Ref, f.Size = publicform.Kind, of.Ref, of.Size
+		} else if m.Ref == (blob.Ref{}) {
 			f.Failure = "the result was not worth keeping"
 		}
 		list = append(list, f)

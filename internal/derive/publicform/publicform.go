@@ -37,6 +37,9 @@ var (
 	unchanged = record.Tool{Name: Kind + "-unchanged", Version: version}
 )
 
+// IsUnchanged reports whether the record of a tool says that a content is its own public form.
+func IsUnchanged(t record.Tool) bool { return t.Name == unchanged.Name }
+
 // ErrNone is the error for a content that has no public form: nothing of it is for people
 // outside. It is fs.ErrNotExist.
 var ErrNone = fmt.Errorf("the file has no public form: %w", fs.ErrNotExist)

@@ -23,7 +23,6 @@ type Config struct {
 	Listen       string        `yaml:"listen" default:"127.0.0.1:8080" example:"0.0.0.0:8080"`
 	BaseURL      string        `yaml:"base_url" example:"https://symbols.example.com"`
 	Public       bool          `yaml:"public" default:"false" example:"true"`
-	Audience     string        `yaml:"audience" enum:"public" example:"public"`
 	Hosts        []string      `yaml:"hosts" example:"[symbols.example.com]"`
 	Origins      []string      `yaml:"origins" example:"['https://profiler.firefox.com']"`
 	Proxies      []string      `yaml:"proxies" example:"[10.0.0.5, 10.1.0.0/16]"`
@@ -51,10 +50,12 @@ type Config struct {
 	Cache        Cache         `yaml:"cache"`
 	Cold         Cold          `yaml:"cold"`
 
-	// FilePath is what X-DEBUGINFOD-FILE says about the origin of a file: its name, the full
+	// Audience is public if all callers get nothing but public forms of files; empty: what Auth
+	// says. FilePath is what X-DEBUGINFOD-FILE says about the origin of a file: its name, the full
 	// path as added (full), or nothing (none). FromEnv uses the servers of _NT_SYMBOL_PATH and
 	// DEBUGINFOD_URLS as upstreams too, except this server. TwoTier serves index2.txt, so that
 	// Microsoft's clients use two-tier paths. Flags set them.
+	Audience string
 	FilePath string
 	FromEnv  bool
 	TwoTier  bool

@@ -135,5 +135,6 @@ func (f *tokenFacts) job(products []string) string {
 // equal reports whether two rights are the same.
 func (r *Rights) equal(o *Rights) bool {
 	return r.Admitted == o.Admitted && r.All == o.All && r.WriteAll == o.WriteAll && r.Admin == o.Admin &&
-		r.PublicAll == o.PublicAll && slices.Equal(r.Products, o.Products) && slices.Equal(r.Public, o.Public) && slices.Equal(r.WriteProducts, o.WriteProducts)
+		r.PublicAll == o.PublicAll && slices.Equal(r.Products, o.Products) && slices.Equal(r.Public, o.Public) &&
+		slices.Equal(r.WriteProducts, o.WriteProducts)
 }

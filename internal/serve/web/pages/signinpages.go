@@ -117,7 +117,8 @@ func (s accountPages) readTokenForm(r *web.Request) (form tokenForm, spec wire.T
 	form = tokenForm{
 		Name: strings.TrimSpace(q.Get("name")), Products: q.Get("products"), Days: strings.TrimSpace(q.Get("days")),
 		Default: q.Get("default"), Version: q.Get("version"),
-		Branch: q.Get("branch"), Class: q.Get("class"), Read: q.Has("read"), Public: q.Has("public"), Write: q.Has("write"), Admin: q.Has("admin"),
+		Branch: q.Get("branch"), Class: q.Get("class"),
+		Read: q.Has("read"), Public: q.Has("public"), Write: q.Has("write"), Admin: q.Has("admin"),
 	}
 	spec.Name = form.Name
 	for scope, has := range map[string]bool{
