@@ -2,7 +2,9 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -96,6 +98,8 @@ type EntryForm struct {
 	Made    time.Time
 	Failure string    // why it could not be made
 	Until   time.Time // of the failure: when it is tried again; zero: it is not
+	// Detail says of a public form what was taken away, as long as its job is known.
+	Detail string
 }
 
 // Limits of the lists of an entry.
@@ -161,6 +165,15 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 		return nil, err
 	}
 	e.Forms = entryForms(record.Content{Ref: ref, Size: e.Size}, made, failures)
+	for i := range e.Forms {
+		if f := &e.Forms[i]; f.Name == publicform.Kind && f.Failure == "" {
+			job, err := c.db.Jobs.Last(ctx, publicform.Kind, ref.String(), 0)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			f.Detail = job.Detail
+		}
+	}
 	return e, nil
 }
 

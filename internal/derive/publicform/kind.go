@@ -10,9 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -85,7 +87,7 @@ func (k kind) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 		return none, err
 	}
 	start := k.parts.Now()
-	form, err := k.write(ctx, source)
+	form, report, err := k.write(ctx, source)
 	if fail, ok := errors.AsType[fileError](err); ok {
 		return none, jobs.Failure{Class: fail.class, Source: &source.Ref, Detail: name + ": " + fail.err.Error()}
 	}
@@ -95,7 +97,23 @@ func (k kind) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 	took := k.parts.Now().Sub(start).Round(time.Millisecond)
 	k.parts.Log.Info("a public form was made", "job", j.ID, "file", name, "content", source.Ref.String(), "bytes", source.Size,
 		"public", form.Size, "took", took)
-	return jobs.Outcome{Class: "ok", Detail: fmt.Sprintf("the public form of %s in %s", name, took), Result: &form.Ref}, nil
+	return jobs.Outcome{Class: "ok", Detail: detail(name, &report) + " in " + took.String(), Result: &form.Ref}, nil
+}
+
+// detail says what was made of a file, and what was taken away, for people.
+func detail(name string, r *public.Report) string {
+	var gone []string
+	for _, x := range r.Removed {
+		text := fmt.Sprintf("%s (%s)", x.Kind, term.Size(x.Bytes))
+		if x.Count > 0 {
+			text = fmt.Sprintf("%s (%d, %s)", x.Kind, x.Count, term.Size(x.Bytes))
+		}
+		gone = append(gone, text)
+	}
+	if len(gone) == 0 {
+		return name + " as it is"
+	}
+	return fmt.Sprintf("the public form of %s, %s of %s, without %s", name, term.Size(r.Size), term.Size(r.PrivateSize), strings.Join(gone, ", "))
 }
 
 // fileError is an error that a file will have again.
@@ -108,35 +126,36 @@ func (e fileError) Error() string { return e.err.Error() }
 
 // write makes the public form of a content, proves that it has no private text, stores and
 // records it.
-func (s *Service) write(ctx context.Context, source record.Content) (record.Content, error) {
-	none := record.Content{}
+func (s *Service) write(ctx context.Context, source record.Content) (record.Content, public.Report, error) {
+	none, report := record.Content{}, public.Report{}
 	in, err := s.parts.Open(ctx, source)
 	if errors.Is(err, fs.ErrNotExist) {
-		return none, fileError{classAbsent, fmt.Errorf("it is no longer found: %w", err)}
+		return none, report, fileError{classAbsent, fmt.Errorf("it is no longer found: %w", err)}
 	}
 	if err != nil {
-		return none, err
+		return none, report, err
 	}
 	defer in.Close()
 	scratch, err := os.CreateTemp(s.parts.Scratch, ".scratch-*")
 	if err != nil {
-		return none, err
+		return none, report, err
 	}
 	defer func() { _ = errors.Join(scratch.Close(), os.Remove(scratch.Name())) }()
 	r := &input{ReaderAt: in, ctx: ctx}
 	out := &output{w: bufio.NewWriterSize(scratch, 256<<10)}
-	report, err := public.Write(out, r, source.Size, public.Options{})
+	report, err = public.Write(out, r, source.Size, public.Options{})
 	if err = r.blame(errors.Join(err, out.flush()), out.err); err != nil {
-		return none, err
+		return none, report, err
 	}
 	texts, err := public.PrivateTexts(r, source.Size, scratch, report.Size, public.Options{})
 	if err = r.blame(err, nil); err != nil {
-		return none, err
+		return none, report, err
 	}
 	if len(texts) > 0 {
-		return none, fileError{classProof, fmt.Errorf("its public form would have %d private texts, the first %q", len(texts), texts[0].Text)}
+		return none, report, fileError{classProof, fmt.Errorf("its public form would have %d private texts, the first %q", len(texts), texts[0].Text)}
 	}
-	return s.keep(ctx, source, io.NewSectionReader(scratch, 0, report.Size), report.Size)
+	c, err := s.keep(ctx, source, io.NewSectionReader(scratch, 0, report.Size), report.Size)
+	return c, report, err
 }
 
 // keep stores a form and records it. A content that is its own form is not stored again.
@@ -219,6 +238,9 @@ func (o *output) flush() error {
 	o.err = errors.Join(o.err, err)
 	return err
 }
+
+// Local implements jobs.Local.
+func (kind) Local() {}
 
 // errNoWorkers means that only machines with the depot make public forms: a worker would get
 // private files.

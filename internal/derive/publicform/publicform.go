@@ -120,7 +120,7 @@ func (s *Service) Write(ctx context.Context, source record.Content) (record.Cont
 	if !errors.Is(err, fs.ErrNotExist) {
 		return c, err
 	}
-	c, err = s.write(ctx, source)
+	c, _, err = s.write(ctx, source)
 	if fail, ok := errors.AsType[fileError](err); ok {
 		err = fmt.Errorf("%w: %w", ErrNone, fail.err)
 	}

@@ -134,15 +134,21 @@ func (w *outsideWorld) refer(t *testing.T) {
 // rights.
 func (w *outsideWorld) serve(t *testing.T, policy auth.PolicyConfig, cfg Config) string {
 	t.Helper()
+	ts := httptest.NewServer(w.server(t, policy, cfg))
+	t.Cleanup(ts.Close)
+	return ts.URL
+}
+
+// server returns the server of serve.
+func (w *outsideWorld) server(t *testing.T, policy auth.PolicyConfig, cfg Config) *Server {
+	t.Helper()
 	gate, err := auth.New(auth.Config{Policy: policy}, w.store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = gate.Close() })
 	cfg.Gate, cfg.Symbols.Wait = gate, time.Minute
-	ts := httptest.NewServer(newServer(t, withWeb(w.d, cfg)))
-	t.Cleanup(ts.Close)
-	return ts.URL
+	return newServer(t, withWeb(w.d, cfg))
 }
 
 // sendTo sends a request over HTTP. Redirects are not followed, and nothing is decoded.
@@ -415,6 +421,25 @@ func (w *outsideWorld) checkElsewhere(t *testing.T, url string, levels map[strin
 	}
 }
 
+// TestAudiencePage: the page of a file offers its public form, and says what was taken away.
+func TestAudiencePage(t *testing.T) {
+	w := newOutsideWorld(t)
+	url := w.serve(t, auth.PolicyConfig{}, Config{})
+	f := w.files["pdb/hello-x64.pdb"]
+	form := sendTo(t, "GET", url+f.path(t, layout.SymStore)+"?audience=public")
+	page := sendTo(t, "GET", url+"/-/file/"+sha256Hex(f.body), browser)
+	for _, want := range []string{"?audience=public", ">public</th>", "without types (", "line numbers ("} {
+		if form.status != 200 || page.status != 200 || !strings.Contains(page.body, want) {
+			t.Errorf("the page lacks %q: status %d\n%s", want, page.status, page.body)
+		}
+	}
+	exe := w.files["pdb/hello-x64.exe"]
+	sendTo(t, "GET", url+exe.path(t, layout.SymStore)+"?audience=public")
+	if page := sendTo(t, "GET", url+"/-/file/"+sha256Hex(exe.body), browser); !strings.Contains(page.body, "hello-x64.exe as it is") {
+		t.Errorf("the page does not say that the program is its own public form:\n%s", page.body)
+	}
+}
+
 // TestAudienceCabinet: the cabinet that a caller of public forms gets is that of the public form.
 func TestAudienceCabinet(t *testing.T) {
 	w := newOutsideWorld(t)
@@ -599,10 +624,10 @@ func TestAudienceAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := w.serve(t, demand, Config{Audit: audit})
+	s := w.server(t, demand, Config{Audit: audit})
 	partner := w.store.add(t, "partner", []string{"engine"}, auth.ScopeReadPublic)
 	path := w.files["pdb/hello-x64.pdb"].path(t, layout.SymStore)
-	r := sendTo(t, "GET", url+path, bearer(partner))
+	r := ask(s, "GET", path, bearer(partner)) // returns after the record
 	if err := audit.Close(); err != nil {
 		t.Fatal(err)
 	}
