@@ -42,7 +42,9 @@ func (p PrivateString) String() string {
 // PrivateStrings reads the public file once, and the private one only if the public one has such strings
 // at all. It needs about 100 MiB of memory at most. The error says that a file is
 // damaged, or that the public file has more strings than can be looked for.
-func PrivateStrings(private io.ReaderAt, privateSize int64, public io.ReaderAt, publicSize int64, o PublicOptions) ([]PrivateString, error) {
+func PrivateStrings(
+	private io.ReaderAt, privateSize int64, public io.ReaderAt, publicSize int64, o PublicOptions,
+) ([]PrivateString, error) {
 	list, err := privateStrings(private, privateSize, public, publicSize, o)
 	if err != nil {
 		return nil, fmt.Errorf("pdb: private strings: %w", err)
@@ -50,7 +52,9 @@ func PrivateStrings(private io.ReaderAt, privateSize int64, public io.ReaderAt, 
 	return list, nil
 }
 
-func privateStrings(private io.ReaderAt, privateSize int64, public io.ReaderAt, publicSize int64, o PublicOptions) ([]PrivateString, error) {
+func privateStrings(
+	private io.ReaderAt, privateSize int64, public io.ReaderAt, publicSize int64, o PublicOptions,
+) ([]PrivateString, error) {
 	f, err := open(public, publicSize)
 	if err != nil {
 		return nil, fmt.Errorf("public file: %w", err)

@@ -107,16 +107,17 @@ var ErrNotPublic = errors.New("no public PDB can be made of it")
 // WritePublic writes a PDB for people who may see names and addresses of functions but no
 // types, locals, lines, source files and paths. Debuggers load it for the same image:
 // GUID, signature and both ages are those of the PDB of size bytes in r. It has the
-// public symbols, symbols of the same kind for static functions, the section headers, the contributions of the modules to sections, the
-// OMAP and the frame data, and the names of modules and libraries without their paths.
-// What no rule keeps is not in it: no stream is copied as it is.
+// public symbols, symbols of the same kind for static functions, the section headers, the
+// contributions of the modules to sections, the OMAP and the frame data, and the names of
+// modules and libraries without their paths. What no rule keeps is not in it: each record
+// is written anew.
 //
 // The input is an MSF or an MSFZ file; the output is an MSF file. WritePublic reads
-// what it needs of r, checks it and only then writes w from front to back, so that
-// after an error of a damaged input w has got nothing. After an error of r or w while it
-// writes, the output is incomplete. WritePublic needs about 40 bytes of memory for
-// each symbol, and 100 MiB at most besides. The error wraps ErrFormat if r is not
-// a PDB, and ErrNotPublic if its form cannot be written.
+// what it needs of r, checks it, and only then writes w from front to back: of a damaged
+// input, nothing is written. After an error of r or w while it writes, the output is
+// incomplete. WritePublic needs about 40 bytes of memory for each symbol, and 200 MiB at
+// most besides. The error wraps ErrFormat if r is not a PDB, and ErrNotPublic if its
+// form cannot be written.
 func WritePublic(w io.Writer, r io.ReaderAt, size int64, o PublicOptions) (PublicReport, error) {
 	report, err := strip(w, r, size, o)
 	if err != nil {
@@ -146,7 +147,8 @@ func strip(w io.Writer, r io.ReaderAt, size int64, o PublicOptions) (PublicRepor
 	if err := s.read(); err != nil {
 		return PublicReport{}, err
 	}
-	report := PublicReport{PrivateSize: size, Publics: int64(len(s.symbols.list)), Hidden: s.symbols.hidden, Static: int64(len(s.symbols.static))}
+	p := s.symbols
+	report := PublicReport{PrivateSize: size, Publics: int64(len(p.list)), Hidden: p.hidden, Static: int64(len(p.static))}
 	if report.Size, err = s.write(w); err != nil {
 		return PublicReport{}, err
 	}

@@ -583,6 +583,10 @@ func TestWritePublicRefused(t *testing.T) {
 	refuse("old DBI", with(func(s []content) { s[DBIStream].data = slices.Concat([]byte{0}, good[DBIStream].data[1:]) }), PublicOptions{}, ErrNotPublic, "1997")
 	refuse("no records", with(func(s []content) { le.PutUint16(s[DBIStream].data[20:], noStream) }), PublicOptions{}, ErrNotPublic, "symbol records")
 	refuse("records that are the types", with(func(s []content) { le.PutUint16(s[DBIStream].data[20:], TPIStream) }), PublicOptions{}, nil, "")
+	refuse("frame data that is the types", with(func(s []content) { le.PutUint16(s[DBIStream].data[len(s[DBIStream].data)-22:], TPIStream) }), PublicOptions{}, nil,
+		"which has something else")
+	refuse("records that are a module", with(func(s []content) { le.PutUint16(s[DBIStream].data[20:], 12) }), PublicOptions{}, nil, "")
+	refuse("text in place of frame data", with(func(s []content) { s[9].data = []byte(secret + "    ") }), PublicOptions{}, errText, "")
 	refuse("cut records", with(func(s []content) { s[6].data = s[6].data[:len(s[6].data)-5] }), PublicOptions{}, nil, "no record")
 	refuse("a short record", with(func(s []content) { s[6].data = cat(s[6].data, rec(symPublic, 1)) }), PublicOptions{}, nil, "a public symbol of 4 bytes")
 	refuse("no exports", readFile(t, "hello-x64.pdb"), PublicOptions{Exported: true}, ErrNotPublic, "export table")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 )
 
@@ -276,6 +277,7 @@ func (s *stripper) readOptional(d *publicDBI) error {
 		optNewFPO:   {32, programs.clean},
 		optOriginal: {headerBytes, cleanSection},
 	}
+	taken := maps.Clone(s.used)
 	for i := range optionalStreams {
 		d.optional[i] = noStream
 		n, err := s.f.optionalNumber(in, i)
@@ -288,6 +290,9 @@ func (s *stripper) readOptional(d *publicDBI) error {
 				return err
 			}
 			continue
+		}
+		if taken[n] {
+			return fmt.Errorf("entry %d of the optional debug header is stream %d, which has something else", i, n)
 		}
 		s.used[n] = true
 		stream, err := s.records(n, k.size, k.clean)

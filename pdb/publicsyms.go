@@ -101,8 +101,8 @@ func (s *stripper) readSymbols(modules []compiland) error {
 	s.streams[publicPublics] = p.publics()
 	s.streams[publicGlobals] = memory(append(hashHeader(0, bucketBits), make([]byte, bucketBits)...))
 	for _, n := range []int{s.f.dbi.publics, s.f.dbi.record} {
-		if n <= IPIStream {
-			return fmt.Errorf("the symbols are in stream %d, which every PDB has for something else", n)
+		if s.used[n] {
+			return fmt.Errorf("the symbols are in stream %d, which has something else", n)
 		}
 		s.used[n] = true
 	}
