@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"internal/serve/oauth":          {"internal/serve/auth", "internal/serve/web"},
 	"internal/serve/oidc":           {"internal/base/glob", "internal/base/truncate"},
 	"internal/serve/oidc/oidctest":  {},
-	"internal/serve/server":         {"internal/base/account", "internal/base/body", "internal/base/limit", "internal/base/span", "internal/base/term", "internal/base/truncate", "internal/base/wire", "internal/depot", "internal/depot/answer", "internal/depot/catalog", "internal/depot/content", "internal/depot/display", "internal/depot/home", "internal/depot/sourcefiles", "internal/depot/stage", "internal/derive/jobs", "internal/derive/symbolicate", "internal/remote/fetch", "internal/serve/auth", "internal/serve/intake", "internal/serve/oauth", "internal/serve/server/metrics", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages", "layout", "symcache", "symfile"},
+	"internal/serve/server":         {"internal/base/account", "internal/base/body", "internal/base/limit", "internal/base/span", "internal/base/term", "internal/base/truncate", "internal/base/wire", "internal/depot", "internal/depot/answer", "internal/depot/audience", "internal/depot/catalog", "internal/depot/content", "internal/depot/display", "internal/depot/home", "internal/depot/sourcefiles", "internal/depot/stage", "internal/derive/jobs", "internal/derive/symbolicate", "internal/remote/fetch", "internal/serve/auth", "internal/serve/intake", "internal/serve/oauth", "internal/serve/server/metrics", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages", "layout", "symcache", "symfile"},
 	"internal/serve/server/metrics": {"internal/base/limit", "internal/depot", "internal/depot/check", "internal/depot/coldstore", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/nodes", "internal/derive/jobs"},
 	"internal/serve/userquery":      {"debugid", "internal/base/durable", "internal/base/term", "internal/base/truncate", "internal/depot/needed", "internal/serve/auth", "layout", "objfile", "symfile"},
 	// web is mounted by the server, which authenticates its requests.
@@ -83,13 +83,15 @@ var mayImport = map[string][]string{
 	"internal/serve/web/pages":   {"debugid", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/stacks", "internal/depot/stage", "internal/depot/why", "internal/derive/jobs", "internal/derive/stacktext", "internal/files/sparse", "internal/serve/auth", "internal/serve/book", "internal/serve/intake", "internal/serve/oauth", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "layout", "symfile"},
 	"internal/serve/web/webtest": {"internal/depot", "internal/serve/auth", "internal/serve/web"},
 
-	"internal/depot":              {"debugid", "internal/base/durable", "internal/base/span", "internal/depot/answer", "internal/depot/backup", "internal/depot/bucketstore", "internal/depot/cache", "internal/depot/catalog", "internal/depot/check", "internal/depot/coldstore", "internal/depot/content", "internal/depot/forms", "internal/depot/home", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/lookup", "internal/depot/migrate", "internal/depot/nodes", "internal/depot/search", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/depot/why", "internal/derive/jobs", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/misses", "internal/index/queue", "internal/index/record", "internal/index/tokens", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "internal/store/bucket", "layout", "objfile", "symfile"},
-	"internal/depot/answer":       {"debugid", "internal/base/limit", "internal/derive/symbolicate", "internal/index/record", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
+	"internal/depot":        {"debugid", "internal/base/durable", "internal/base/span", "internal/depot/answer", "internal/depot/audience", "internal/depot/backup", "internal/depot/bucketstore", "internal/depot/cache", "internal/depot/catalog", "internal/depot/check", "internal/depot/coldstore", "internal/depot/content", "internal/depot/forms", "internal/depot/home", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/lookup", "internal/depot/migrate", "internal/depot/nodes", "internal/depot/search", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/depot/why", "internal/derive/jobs", "internal/derive/publicform", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/misses", "internal/index/queue", "internal/index/record", "internal/index/tokens", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "internal/store/bucket", "layout", "objfile", "symfile"},
+	"internal/depot/answer": {"debugid", "internal/base/limit", "internal/derive/symbolicate", "internal/index/record", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
+	// The one door to public forms; only the server and who writes trees for people outside pass it.
+	"internal/depot/audience":     {"internal/depot/answer", "internal/depot/content", "internal/depot/forms", "internal/depot/lookup", "internal/derive/publicform", "internal/derive/symbolicate", "internal/index/record", "internal/store/blob", "layout", "objfile", "symfile"},
 	"internal/depot/backup":       {"internal/base/durable", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/record", "internal/store/blob"},
 	"internal/depot/bucketstore":  {"internal/base/ctxio", "internal/index/places", "internal/index/record", "internal/store/blob", "internal/store/bucket"},
 	"internal/depot/bundle":       {"internal/base/ctxio", "internal/base/term", "internal/depot", "internal/depot/answer", "internal/depot/needed", "layout", "symfile"},
 	"internal/depot/cache":        {"internal/depot/content", "internal/index", "internal/index/contents", "internal/index/misses", "internal/store/blob"},
-	"internal/depot/catalog":      {"internal/depot/answer", "internal/depot/coldstore", "internal/depot/home", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/derive/transcode", "internal/index", "internal/index/lists", "internal/index/misses", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "symfile"},
+	"internal/depot/catalog":      {"internal/depot/answer", "internal/depot/coldstore", "internal/depot/home", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/publicform", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/derive/transcode", "internal/index", "internal/index/lists", "internal/index/misses", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "symfile"},
 	"internal/depot/check":        {"internal/base/account", "internal/base/ctxio", "internal/base/durable", "internal/depot/bucketstore", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index/engine", "internal/index/places", "internal/index/record", "internal/store/blob"},
 	"internal/depot/coldstore":    {"internal/base/ctxio", "internal/base/durable", "internal/depot/bucketstore", "internal/depot/content", "internal/derive/transcode", "internal/files/unpackcache", "internal/index", "internal/index/contents", "internal/index/record", "internal/store/blob", "internal/store/cold", "symfile"},
 	"internal/depot/content":      {"internal/base/account", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/record", "internal/store/blob"},
@@ -121,6 +123,8 @@ var mayImport = map[string][]string{
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/derive/jobs":      {"internal/base/span", "internal/base/term", "internal/base/wire", "internal/index/queue", "internal/store/blob"},
 	"internal/derive/stacktext": {"debugid", "symfile"},
+	// publicform gives what package public writes to audience, and nobody else.
+	"internal/derive/publicform": {"internal/base/term", "internal/derive/jobs", "internal/derive/symbolicate", "internal/index", "internal/index/record", "internal/store/blob", "pdb", "public"},
 	// symbolicate knows the depot as an interface.
 	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
 	// symcachework knows the depot as an interface.
@@ -183,8 +187,9 @@ var mayImport = map[string][]string{
 	"layout":                     {"debugid", "internal/base/truncate", "symcache", "symfile"},
 	"objfile":                    {"breakpad", "debugid", "dwarf", "internal/base/pagecache", "internal/base/truncate", "internal/base/xz", "pdb", "ppdb", "symcache", "symfile"},
 	"objtab":                     {"debugid", "dwarf", "functab", "objfile", "symfile", "unwind"},
-	"pdb":                        {"debugid", "demangle", "functab"},
+	"pdb":                        {"debugid", "demangle", "functab", "internal/base/glob"},
 	"ppdb":                       {"debugid"},
+	"public":                     {"breakpad", "demangle", "gsym", "internal/base/durable", "internal/base/glob", "internal/base/sharedtext", "objfile", "pdb", "symfile"},
 	"symcache":                   {"debugid", "internal/base/truncate"},
 	"symfile":                    {"debugid"},
 	"symstore":                   {"cab", "debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/truncate", "layout", "objfile", "pdb", "symfile", "symstore/internal/dircache", "symstore/internal/lockfile"},
@@ -210,6 +215,7 @@ var mayImport = map[string][]string{
 	"internal/base/limit":      {},
 	"internal/base/memo":       {},
 	"internal/base/pagecache":  {},
+	"internal/base/sharedtext": {},
 	"internal/base/span":       {"internal/base/glob"},
 	"internal/base/sspi":       {"internal/base/binding"},
 	"internal/base/symtest":    {},
@@ -247,7 +253,7 @@ var soleImporter = map[string]string{
 }
 
 // pure packages are importable by anyone: no network, no database, no cgo.
-var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab"}
+var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab", "public"}
 
 type pkg struct {
 	ImportPath string

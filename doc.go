@@ -13,6 +13,7 @@
 //   - functab: the functions and lines at an address, in one form for all file formats
 //   - objtab, dwarf: function tables of ELF, Mach-O and PE files; DWARF in sections from anywhere
 //   - breakpad, gsym: Breakpad symbol files and GSYM files, from and to function tables
+//   - public: the public forms of these files: names and unwind rules without lines, types and paths
 //   - demangle, unwind: readable names of functions; rules for walking stacks
 //
 // They survive any input, and use neither cgo nor the network. Files need not be on disk.

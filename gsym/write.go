@@ -28,7 +28,7 @@ func Write(w io.Writer, t *functab.Table) error {
 	if err := p.measure(); err != nil {
 		return err
 	}
-	out := &writer{Writer: bufio.NewWriterSize(w, 256<<10)}
+	out := newWriter(w)
 	p.write(out)
 	return out.Flush()
 }
@@ -38,6 +38,8 @@ type writer struct {
 	*bufio.Writer
 	n int64
 }
+
+func newWriter(w io.Writer) *writer { return &writer{Writer: bufio.NewWriterSize(w, 256<<10)} }
 
 func (w *writer) bytes(b []byte) {
 	_, _ = w.Write(b) // Flush returns the error

@@ -58,6 +58,7 @@ type elfSection struct {
 	name, typ, link, info uint32
 	flags, addr           uint64
 	off, size, entsize    uint64
+	align                 uint64
 }
 
 // elfFile has the headers of an ELF file. Sections and their names are read on
@@ -254,9 +255,10 @@ func (f *elfFile) section(h []byte) elfSection {
 	if f.is64 {
 		q := f.order.Uint64
 		s.flags, s.addr, s.off, s.size, s.link, s.info, s.entsize = q(h[8:]), q(h[16:]), q(h[24:]), q(h[32:]), u(h[40:]), u(h[44:]), q(h[56:])
+		s.align = q(h[48:])
 	} else {
 		s.flags, s.addr, s.off, s.size = uint64(u(h[8:])), uint64(u(h[12:])), uint64(u(h[16:])), uint64(u(h[20:]))
-		s.link, s.info, s.entsize = u(h[24:]), u(h[28:]), uint64(u(h[36:]))
+		s.link, s.info, s.align, s.entsize = u(h[24:]), u(h[28:]), uint64(u(h[32:])), uint64(u(h[36:]))
 	}
 	return s
 }

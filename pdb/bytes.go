@@ -1,6 +1,7 @@
 package pdb
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -46,10 +47,8 @@ func readFull(r io.ReaderAt, b []byte, off int64) error {
 
 // untilNUL returns the bytes of p before its first NUL, and whether it has one.
 func untilNUL(p []byte) ([]byte, bool) {
-	for i, c := range p {
-		if c == 0 {
-			return p[:i], true
-		}
+	if i := bytes.IndexByte(p, 0); i >= 0 {
+		return p[:i], true
 	}
 	return p, false
 }

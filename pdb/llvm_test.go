@@ -173,7 +173,7 @@ type symbolized struct {
 
 // symbolizer asks llvm-symbolizer for addresses. It leaves out those at which
 // that ends with a fault, and returns their number.
-func symbolizer(t *testing.T, image string, addresses []uint64) (answers map[uint64][]symbolized, faults int) {
+func symbolizer(t *testing.T, image string, addresses []uint64, args ...string) (answers map[uint64][]symbolized, faults int) {
 	t.Helper()
 	answers = map[uint64][]symbolized{}
 	for len(addresses) > 0 && faults < 200 {
@@ -181,7 +181,7 @@ func symbolizer(t *testing.T, image string, addresses []uint64) (answers map[uin
 		for _, a := range addresses {
 			fmt.Fprintf(&in, "%#x\n", a)
 		}
-		cmd := exec.Command("llvm-symbolizer-19", "--relative-address", "--output-style=JSON", "--obj="+image)
+		cmd := exec.Command("llvm-symbolizer-19", append(args, "--relative-address", "--output-style=JSON", "--obj="+image)...)
 		cmd.Stdin = strings.NewReader(in.String())
 		out, _ := cmd.Output()
 		dec := json.NewDecoder(bytes.NewReader(out))

@@ -34,19 +34,29 @@ type compiland struct {
 
 // readModules reads the module records.
 func (f *File) readModules() ([]compiland, error) {
+	var list []compiland
+	err := f.eachModule(func(_ []byte, m compiland) error {
+		list = append(list, m)
+		return nil
+	})
+	return list, err
+}
+
+// eachModule calls visit with each module record: its fixed part of 64 bytes, which
+// is valid until the next call, and what it says.
+func (f *File) eachModule(visit func(head []byte, m compiland) error) error {
 	s, err := f.section(DBIStream)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r := bufio.NewReaderSize(io.NewSectionReader(s, 64, f.dbi.modules), 64<<10)
-	var list []compiland
 	var h [64]byte
-	for done := int64(0); f.dbi.modules-done >= int64(len(h)); {
-		if len(list) == maxModuleCount {
-			return list, fmt.Errorf("more than the limit of %d modules", maxModuleCount)
+	for done, n := int64(0), 0; f.dbi.modules-done >= int64(len(h)); n++ {
+		if n == maxModuleCount {
+			return fmt.Errorf("more than the limit of %d modules", maxModuleCount)
 		}
 		if _, err := io.ReadFull(r, h[:]); err != nil {
-			return list, err
+			return err
 		}
 		m := compiland{stream: int(u16(h[:], 34)), symbols: int64(u32(h[:], 36)), c11: int64(u32(h[:], 40)), c13: int64(u32(h[:], 44))}
 		done += int64(len(h))
@@ -56,19 +66,21 @@ func (f *File) readModules() ([]compiland, error) {
 				err = io.ErrUnexpectedEOF
 			}
 			if err != nil {
-				return list, err
+				return err
 			}
 			done += int64(len(text))
 			*to = text[:len(text)-1]
 		}
 		pad := min(-done&3, f.dbi.modules-done)
 		if _, err := r.Discard(int(pad)); err != nil {
-			return list, err
+			return err
 		}
 		done += pad
-		list = append(list, m)
+		if err := visit(h[:], m); err != nil {
+			return err
+		}
 	}
-	return list, nil
+	return nil
 }
 
 // readContributions reads the contributions of modules to sections of code as
@@ -84,12 +96,8 @@ func (f *File) readContributions(ctx context.Context, a *addresses) ([]extent, e
 	if err != nil || len(p) < 4 {
 		return nil, err
 	}
-	size := 28
-	switch u32(p, 0) {
-	case 0xF12EBA2D: // version 1
-	case 0xF13151E4: // version 2: with the number of the section in the object file
-		size = 32
-	default:
+	size := int(contributionSize(p))
+	if size == 0 {
 		return nil, nil // of before 1997
 	}
 	w.skip(4)
@@ -108,6 +116,18 @@ func (f *File) readContributions(ctx context.Context, a *addresses) ([]extent, e
 	}
 	slices.SortFunc(list, func(x, y extent) int { return cmp.Compare(x.start, y.start) })
 	return list, err
+}
+
+// contributionSize returns the size of a record of contributions that start with p, in bytes;
+// 0 if the version is not known.
+func contributionSize(p []byte) int64 {
+	switch u32(p, 0) {
+	case 0xF12EBA2D: // version 1
+		return 28
+	case 0xF13151E4: // version 2: with the number of the section in the object file
+		return 32
+	}
+	return 0
 }
 
 // stringTable is the stream /names: the paths of source files and the programs

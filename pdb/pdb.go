@@ -1,12 +1,13 @@
 // Package pdb reads the program databases of Microsoft's and LLVM's linkers:
 // their ids, their features and their functions. It reads the pages it
 // needs and no more, from an io.ReaderAt, and survives any input. CopyWith copies a
-// PDB with another named stream.
+// PDB with another named stream. WritePublic makes the public form of a PDB, which
+// outsiders may have, and PrivateStrings proves that nothing private is left.
 //
 // Promised: names and behaviour that this documentation describes change only
-// with a new major version of the module. Exempt are Functions, its options and
-// Module, which may change in any version. Memory and time are bounded by the
-// size of the file; a damaged file gives an error, never a panic.
+// with a new major version of the module. Exempt are Functions, Module, WritePublic,
+// PrivateStrings and their types, which may change in any version. Memory and time
+// are bounded by the size of the file; a damaged file gives an error, never a panic.
 package pdb
 
 import (

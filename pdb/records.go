@@ -18,6 +18,7 @@ const (
 	symLocalManProc  = 0x112B
 	symTrampoline    = 0x112C
 	symSepCode       = 0x1132
+	symExport        = 0x1138
 	symLocalProcID   = 0x1146
 	symGlobalProcID  = 0x1147
 	symInlineSite    = 0x114D
@@ -66,6 +67,7 @@ const dbiV60 = 19970606
 // Indexes in the optional debug header.
 const (
 	optFPO      = 0
+	optToSource = 3 // from addresses in the image to internal ones
 	optOMAP     = 4 // from internal addresses to those in the image
 	optSections = 5
 	optNewFPO   = 9

@@ -62,9 +62,16 @@ func (f *File) copy(w io.Writer, change func(*msfCopy, *namedStreams) error) err
 	if !ok || f.Format != MSF || f.Version <= maxOldInfo {
 		return fmt.Errorf("the format %s with an info stream of version %d cannot be written: %w", f.Format, f.Version, errors.ErrUnsupported)
 	}
-	c := &msfCopy{from: m, page: m.page}
-	if err := c.readSizes(); err != nil {
+	c := &msfCopy{from: m, replaced: map[int][]byte{}}
+	c.page, c.content = m.page, c.stream
+	var err error
+	if c.sizes, err = m.sizes(); err != nil {
 		return err
+	}
+	// Stream 0 is the directory before the last change. Its page numbers mean
+	// nothing in the copy.
+	if len(c.sizes) > 0 && c.size(0) > 0 {
+		c.sizes[0] = 0
 	}
 	names, err := f.namedStreams()
 	if err != nil {
@@ -76,50 +83,54 @@ func (f *File) copy(w io.Writer, change func(*msfCopy, *namedStreams) error) err
 	if err := c.replaceInfo(names); err != nil {
 		return err
 	}
-	return c.write(w)
+	_, err = c.write(w)
+	return err
+}
+
+// msfFile is a file to be written.
+type msfFile struct {
+	page  int64
+	sizes []uint32 // of the streams, with nilSize
+	// content returns the bytes of a stream, as many as its size.
+	content func(n int) (io.Reader, error)
 }
 
 // msfCopy is a file to be written, with the streams of another and some
 // replaced ones.
 type msfCopy struct {
-	from  *msf
-	page  int64
-	sizes []uint32 // of the streams, with nilSize
+	msfFile
+	from *msf
 	// replaced has the contents of streams that do not come from the other file.
 	replaced map[int][]byte
 }
 
-// readSizes reads the sizes of the streams, and checks that they do not have
-// more pages than the file: a small file must not become a huge copy.
-func (c *msfCopy) readSizes() error {
-	n := c.from.count()
+// sizes returns the sizes of the streams. Streams that have more pages than the
+// file are an error: a small file must not become a huge copy.
+func (m *msf) sizes() ([]uint32, error) {
+	n := m.count()
 	if n > math.MaxUint16 {
-		return fmt.Errorf("%d streams, more than the %d that PDBs can name", n, math.MaxUint16)
+		return nil, fmt.Errorf("%d streams, more than the %d that PDBs can name", n, math.MaxUint16)
 	}
-	b := make([]byte, 4*n)
-	if err := readFull(&c.from.dir, b, 4); err != nil {
-		return err
+	b := make([]byte, m.entry*int64(n))
+	if err := readFull(&m.dir, b, 4); err != nil {
+		return nil, err
 	}
-	c.sizes = make([]uint32, n)
+	sizes := make([]uint32, n)
 	pages := int64(0)
-	for i := range c.sizes {
-		c.sizes[i] = binary.LittleEndian.Uint32(b[4*i:])
-		pages += c.from.pagesFor(c.size(i))
+	for i := range sizes {
+		sizes[i] = binary.LittleEndian.Uint32(b[m.entry*int64(i):])
+		if sizes[i] != nilSize {
+			pages += m.pagesFor(int64(sizes[i]))
+		}
 	}
-	if have := c.from.pagesFor(c.from.end); pages > have {
-		return fmt.Errorf("the streams have %d pages, but the file has %d", pages, have)
+	if have := m.pagesFor(m.end); pages > have {
+		return nil, fmt.Errorf("the streams have %d pages, but the file has %d", pages, have)
 	}
-	c.replaced = map[int][]byte{}
-	// Stream 0 is the directory before the last change. Its page numbers mean
-	// nothing in the copy.
-	if n > 0 && c.size(0) > 0 {
-		c.sizes[0] = 0
-	}
-	return nil
+	return sizes, nil
 }
 
 // size returns the number of bytes of stream n.
-func (c *msfCopy) size(n int) int64 {
+func (c *msfFile) size(n int) int64 {
 	if c.sizes[n] == nilSize {
 		return 0
 	}
@@ -212,7 +223,7 @@ type place struct {
 
 // locate decides where the parts of the copy stand. It takes larger pages if
 // there would be too many.
-func (c *msfCopy) locate() (place, error) {
+func (c *msfFile) locate() (place, error) {
 	for {
 		p := place{dirSize: 4 + 4*int64(len(c.sizes)), dirAt: 1}
 		for i := range c.sizes {
@@ -234,12 +245,12 @@ func (c *msfCopy) locate() (place, error) {
 }
 
 // pagesFor returns the number of pages of the copy for n bytes.
-func (c *msfCopy) pagesFor(n int64) int64 { return (n + c.page - 1) / c.page }
+func (c *msfFile) pagesFor(n int64) int64 { return (n + c.page - 1) / c.page }
 
 // number returns the number in the file of page i, which is counted without the
 // free page maps. These are pages 1 and 2 of each interval of as many pages as
 // a page has bytes.
-func (c *msfCopy) number(i int64) int64 {
+func (c *msfFile) number(i int64) int64 {
 	interval, in := i/(c.page-2), i%(c.page-2)
 	if in > 0 {
 		in += 2
@@ -247,33 +258,33 @@ func (c *msfCopy) number(i int64) int64 {
 	return interval*c.page + in
 }
 
-// write writes the file.
-func (c *msfCopy) write(w io.Writer) error {
+// write writes the file and returns its size in bytes.
+func (c *msfFile) write(w io.Writer) (int64, error) {
 	at, err := c.locate()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	out := &pageWriter{w: bufio.NewWriterSize(w, 256<<10), page: c.page, pages: c.number(at.end-1) + 1, buf: make([]byte, 256<<10)}
 	out.put(c.superblock(at), int64(c.headSize(at)))
 	for i := range c.sizes {
 		r, err := c.content(i)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if out.put(r, c.size(i)); out.err != nil {
-			return fmt.Errorf("stream %d: %w", i, out.err)
+			return 0, fmt.Errorf("stream %d: %w", i, out.err)
 		}
 	}
 	out.put(c.directory(at), at.dirSize)
-	out.put(&numbers{next: c.run(at.dirAt, at.mapAt)}, at.mapSize)
+	out.put(c.run(at.dirAt, at.mapAt), at.mapSize)
 	if out.err == nil {
 		out.err = out.w.Flush()
 	}
-	return out.err
+	return out.pages * c.page, out.err
 }
 
-// content returns the bytes of stream i.
-func (c *msfCopy) content(i int) (io.Reader, error) {
+// stream returns the bytes of stream i.
+func (c *msfCopy) stream(i int) (io.Reader, error) {
 	if b, ok := c.replaced[i]; ok || c.size(i) == 0 {
 		return bytes.NewReader(b), nil
 	}
@@ -285,10 +296,10 @@ func (c *msfCopy) content(i int) (io.Reader, error) {
 }
 
 // headSize returns the number of bytes of the superblock.
-func (c *msfCopy) headSize(at place) int { return 52 + 4*int(at.end-at.mapAt) }
+func (c *msfFile) headSize(at place) int { return 52 + 4*int(at.end-at.mapAt) }
 
 // superblock returns the first page.
-func (c *msfCopy) superblock(at place) io.Reader {
+func (c *msfFile) superblock(at place) io.Reader {
 	b := append(make([]byte, 0, c.headSize(at)), MagicMSF...)
 	for _, v := range []int64{c.page, 1, c.number(at.end-1) + 1, at.dirSize, 0} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(v))
@@ -301,44 +312,55 @@ func (c *msfCopy) superblock(at place) io.Reader {
 
 // directory returns the stream directory: the number of streams, their sizes,
 // and the numbers of their pages, which follow each other.
-func (c *msfCopy) directory(at place) io.Reader {
+func (c *msfFile) directory(at place) io.Reader {
 	head := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+4*len(c.sizes)), uint32(len(c.sizes)))
 	for _, n := range c.sizes {
 		head = binary.LittleEndian.AppendUint32(head, n)
 	}
-	return io.MultiReader(bytes.NewReader(head), &numbers{next: c.run(1, at.dirAt)})
+	return io.MultiReader(bytes.NewReader(head), c.run(1, at.dirAt))
 }
 
-// run returns a function that returns the numbers of the pages from first up to
-// end, one at each call.
-func (c *msfCopy) run(first, end int64) func() (uint32, bool) {
-	return func() (uint32, bool) {
-		if first >= end {
-			return 0, false
+// run returns the numbers of the pages from first up to end.
+func (c *msfFile) run(first, end int64) io.Reader {
+	return words(int(end-first), func(i int) uint32 { return uint32(c.number(first + int64(i))) })
+}
+
+// words returns n numbers of four bytes as a reader.
+func words(n int, word func(i int) uint32) io.Reader {
+	const most = 1 << 10
+	i := 0
+	b := make([]byte, 0, 4*min(n, most))
+	return &pulled{next: func() ([]byte, error) {
+		if i >= n {
+			return nil, io.EOF
 		}
-		first++
-		return uint32(c.number(first - 1)), true
-	}
+		b = b[:0]
+		for end := min(n, i+most); i < end; i++ {
+			b = binary.LittleEndian.AppendUint32(b, word(i))
+		}
+		return b, nil
+	}}
 }
 
-// numbers reads numbers as bytes.
-type numbers struct {
-	next func() (uint32, bool)
-	rest []byte // of the last number
+// pulled reads the bytes that next returns, one part at each call. A part is used before
+// the next call.
+type pulled struct {
+	next func() ([]byte, error)
+	rest []byte // of the last part
 }
 
 // Read implements io.Reader.
-func (n *numbers) Read(b []byte) (int, error) {
-	done := copy(b, n.rest)
-	n.rest = n.rest[done:]
+func (p *pulled) Read(b []byte) (int, error) {
+	done := 0
 	for done < len(b) {
-		v, ok := n.next()
-		if !ok {
-			return done, io.EOF
+		if len(p.rest) == 0 {
+			var err error
+			if p.rest, err = p.next(); err != nil {
+				return done, err
+			}
 		}
-		raw := binary.LittleEndian.AppendUint32(nil, v)
-		k := copy(b[done:], raw)
-		done, n.rest = done+k, raw[k:]
+		n := copy(b[done:], p.rest)
+		done, p.rest = done+n, p.rest[n:]
 	}
 	return done, nil
 }
@@ -535,10 +557,12 @@ func (n *namedStreams) buckets() []int32 {
 	return buckets
 }
 
-// hashName returns the hash of a name of a stream. It is the same for lower and
+// hashName returns the hash of a name of a stream.
+func hashName(name string) uint16 { return uint16(hashText([]byte(name))) }
+
+// hashText returns the hash by which PDBs find names. It is the same for lower and
 // upper case.
-func hashName(name string) uint16 {
-	b := []byte(name)
+func hashText(b []byte) uint32 {
 	h := uint32(0)
 	for ; len(b) >= 4; b = b[4:] {
 		h ^= binary.LittleEndian.Uint32(b)
@@ -552,5 +576,5 @@ func hashName(name string) uint16 {
 	}
 	h |= 0x20202020
 	h ^= h >> 11
-	return uint16(h ^ h>>16)
+	return h ^ h>>16
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/audience"
 	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
@@ -86,6 +87,7 @@ type Depot struct {
 	lookups  *lookup.Lookups
 	links    srclink.Rules
 	places   *search.Places
+	door     *audience.Door
 	fetch    *fetch.Fetcher
 	queue    *jobs.Queue
 	stages   *stage.Stages

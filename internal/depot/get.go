@@ -2,8 +2,12 @@ package depot
 
 import (
 	"context"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/audience"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -11,6 +15,26 @@ import (
 func (d *Depot) Get(ctx context.Context, q answer.Question) (*answer.File, error) {
 	return d.places.Get(ctx, q)
 }
+
+// Public answers a question of people outside with a public form, and with nothing else; see
+// audience.Door.Get.
+func (d *Depot) Public(ctx context.Context, scope audience.Scope, q answer.Question) (*audience.File, error) {
+	return d.door.Get(ctx, scope, q)
+}
+
+// PublicSource returns what opens modules for people outside; see audience.Door.Source.
+func (d *Depot) PublicSource(scope audience.Scope, ask SymbolsAsk) symbolicate.Source {
+	return d.door.Source(scope, ask)
+}
+
+// PublicForm opens the public form of a file of a transaction; see audience.Door.Form.
+func (d *Depot) PublicForm(ctx context.Context, f TxFile) (*audience.File, error) {
+	return d.door.Form(ctx, record.Stored{Object: f.Object, Ref: f.Ref, Size: f.Size, ModTime: f.ModTime})
+}
+
+// PublicRetry returns the time after which a client should ask again for a public form that is
+// being made.
+func (d *Depot) PublicRetry(ctx context.Context) time.Duration { return d.door.Retry(ctx) }
 
 // Open finds the file that answers req inside the scope: in the depot, then in
 // the served folders. Not found is fs.ErrNotExist. A damaged file is not found;

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/audience"
 	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/check"
@@ -23,6 +24,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/storerecords"
 	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
+	"github.com/symdepot/symdepot/internal/derive/publicform"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -121,11 +123,24 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		return err
 	}
 	d.Remote = &Remote{d.db, d.fetch, d.symcache}
+	own := symbolsDepot{d.db, d.lookups, d.contents, d.InPlace, d.fetch}
 	work := symbolicate.New(symbolicate.Parts{
-		Depot: symbolsDepot{d.db, d.lookups, d.contents, d.InPlace, d.fetch},
+		Depot: own,
 		DB:    d.db, Blobs: d.blobs, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
 	}, opt.Symbols)
-	d.Symbols = &Symbols{work, d.lookups, d.contents, d.places}
+	d.Symbols = &Symbols{work, own, d.lookups, d.contents, d.places}
+	d.door = audience.New(audience.Parts{
+		Lookups: d.lookups, Contents: d.contents, Forms: d.forms,
+		Make: func(ctx context.Context, ask SymbolsAsk, forms audience.Forms) (*answer.File, error) {
+			return d.Symbols.public(forms).Make(ctx, ask)
+		},
+		Source: func(ask SymbolsAsk, forms audience.Forms) symbolicate.Source {
+			return d.Symbols.public(forms).Source(ask)
+		},
+		Public: publicform.New(publicform.Parts{
+			DB: d.db, Blobs: d.blobs, Open: d.contents.Open, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
+		}),
+	})
 	d.commits = &commits{
 		depot: d.home.Name, db: d.db, blobs: d.blobs, contents: d.contents, cold: d.Cold, symbols: d.Symbols, confirmed: d.Confirmed,
 	}

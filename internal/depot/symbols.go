@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/audience"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/lookup"
@@ -28,6 +29,7 @@ func AsksForSymbols(req *layout.Request) bool {
 // Symbols is the part of a depot that makes symbol files and looks addresses up.
 type Symbols struct {
 	*SymbolsWork
+	own      symbolsDepot
 	lookups  *lookup.Lookups
 	contents *content.Contents
 	places   *search.Places
@@ -113,6 +115,47 @@ func (p symbolsDepot) Named(
 ) ([]record.Hit, error) {
 	hits, err := index.NamedNear(ctx, p.db, answer.Scope{Products: products}.Index(), name, kind, number, limit)
 	return p.lookups.Intact(hits), err
+}
+
+// publicDepot is symbolsDepot of which everything is a public form.
+type publicDepot struct {
+	symbolsDepot
+	forms audience.Forms
+}
+
+// Lookup implements symbolicate.Depot.
+func (p publicDepot) Lookup(ctx context.Context, products []string, l symfile.Lookup) ([]record.Hit, error) {
+	hits, err := p.symbolsDepot.Lookup(ctx, products, l)
+	if err != nil {
+		return nil, err
+	}
+	return p.forms(ctx, hits)
+}
+
+// Named implements symbolicate.Depot.
+func (p publicDepot) Named(
+	ctx context.Context, products []string, name string, kind symfile.Kind, number int64, limit int,
+) ([]record.Hit, error) {
+	hits, err := p.symbolsDepot.Named(ctx, products, name, kind, number, limit)
+	if err != nil {
+		return nil, err
+	}
+	return p.forms(ctx, hits)
+}
+
+// InTrees implements symbolicate.Depot: files in place have no public forms.
+func (publicDepot) InTrees(context.Context, []string, layout.Request) (symbolicate.File, error) {
+	return nil, fs.ErrNotExist
+}
+
+// Fetch implements symbolicate.Depot.
+func (publicDepot) Fetch(context.Context, symbolicate.Ask, layout.Request) error {
+	return fs.ErrNotExist
+}
+
+// public returns the symbols of a depot in which all files are public forms.
+func (s *Symbols) public(forms audience.Forms) *Symbols {
+	return &Symbols{s.With(publicDepot{s.own, forms}), s.own, s.lookups, s.contents, s.places}
 }
 
 // symbolsFile is an open file of the depot.

@@ -44,6 +44,9 @@ type Rights struct {
 	Admin bool     `json:"admin"`
 	Read  []string `json:"read"`  // products; null is all
 	Write []string `json:"write"` // products; null is all
+	// Public are the products of which it may read the public forms only; "*" is all that are
+	// not in Read.
+	Public []string `json:"public,omitempty"`
 }
 
 // The kinds of sign-ins: a browser has a cookie, a program the tokens of a login.

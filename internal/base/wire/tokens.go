@@ -28,7 +28,7 @@ const TokensPath = "/-/api/v1/tokens"
 // TokenSpec describes a new token.
 type TokenSpec struct {
 	Name     string        `json:"name"`
-	Scopes   []string      `json:"scopes"`            // read, write, admin; empty is read
+	Scopes   []string      `json:"scopes"`            // read, read:public, write, admin; empty is read
 	Products []string      `json:"products"`          // null is all
 	Expires  time.Time     `json:"expires,omitzero"`  // omitted: never, or the longest life that the maker may give
 	Uploads  *TokenUploads `json:"uploads,omitempty"` // needs the scope write

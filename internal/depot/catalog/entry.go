@@ -2,7 +2,9 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/depot/retention"
+	"github.com/symdepot/symdepot/internal/derive/publicform"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
@@ -95,6 +98,8 @@ type EntryForm struct {
 	Made    time.Time
 	Failure string    // why it could not be made
 	Until   time.Time // of the failure: when it is tried again; zero: it is not
+	// Detail says of a public form what was taken away, as long as its job is known.
+	Detail string
 }
 
 // Limits of the lists of an entry.
@@ -159,7 +164,16 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 	if err != nil {
 		return nil, err
 	}
-	e.Forms = entryForms(made, failures)
+	e.Forms = entryForms(record.Content{Ref: ref, Size: e.Size}, made, failures)
+	for i := range e.Forms {
+		if f := &e.Forms[i]; f.Name == publicform.Kind && f.Failure == "" {
+			job, err := c.db.Jobs.Last(ctx, publicform.Kind, ref.String(), 0)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			f.Detail = job.Detail
+		}
+	}
 	return e, nil
 }
 
@@ -353,10 +367,12 @@ func partnersOf(o symfile.Object) (ids []string, wants []Partner) {
 }
 
 // entryForms names what was made of a content, and what could not be made.
-func entryForms(made []lists.DerivedForm, failures []queue.Failure) (list []EntryForm) {
+func entryForms(of record.Content, made []lists.DerivedForm, failures []queue.Failure) (list []EntryForm) {
 	for _, m := range made {
 		f := EntryForm{Name: formName(m.Tool), Ref: m.Ref, Size: m.Size, Tool: fmt.Sprintf("%s %d", m.Tool.Name, m.Tool.Version), Made: m.Made}
-		if m.Ref == (blob.Ref{}) {
+		if publicform.IsUnchanged(m.Tool) {
+			f.Name, f.Ref, f.Size = publicform.Kind, of.Ref, of.Size
+		} else if m.Ref == (blob.Ref{}) {
 			f.Failure = "the result was not worth keeping"
 		}
 		list = append(list, f)

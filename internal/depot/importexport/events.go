@@ -53,6 +53,7 @@ const (
 	EventWritten    EventKind = "written"      // a file of an export
 	EventReplaced   EventKind = "replaced"     // a file of an export that had different content
 	EventLeftOut    EventKind = "left out"     // an object that an export has no path for
+	EventPrivate    EventKind = "private"      // a file without a public form, in an export for people outside
 	EventShadowed   EventKind = "shadowed"     // an object whose path a better object has
 	EventCollision  EventKind = "collision"    // a path that differs from a different path in case only
 	EventFailedFile EventKind = "failed"       // a file that could not be written

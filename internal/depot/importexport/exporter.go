@@ -21,6 +21,9 @@ type ExportOptions struct {
 	All bool
 	// Lower writes all paths in lower case.
 	Lower bool
+	// Public writes the public forms of the files, for people outside, in a layout without
+	// records of its own. What has no public form is left out.
+	Public bool
 	// DryRun writes nothing and only reports what would be written.
 	DryRun   bool
 	Event    func(Event)
@@ -42,6 +45,8 @@ type ExportResult struct {
 	// whose path a better object has, Collisions the paths that differ from
 	// a different path in case only, Failed the files that could not be written.
 	LeftOut, Shadowed, Collisions, Failed int64
+	// Private counts files that have no public form.
+	Private int64
 	// LeftOutKinds counts the left out objects by kind.
 	LeftOutKinds map[string]int64
 	// Some describes the first notable files.

@@ -3,6 +3,7 @@ package importexport
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,12 +19,29 @@ func (ex *exporter) file(w *treeWriter, p *place) error {
 	if err := ex.ctx.Err(); err != nil {
 		return err
 	}
-	src, err := ex.d.Content(ex.ctx, p.file.Ref)
+	src, err := ex.open(p)
+	if ex.opt.Public && errors.Is(err, fs.ErrNotExist) {
+		ex.result.Private++
+		ex.event(EventPrivate, p.path, err.Error(), false)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer src.Close()
 	return ex.write(w, p, src)
+}
+
+// open opens what is written of a file.
+func (ex *exporter) open(p *place) (*answer.File, error) {
+	if !ex.opt.Public {
+		return ex.d.Content(ex.ctx, p.file.Ref)
+	}
+	f, err := ex.d.PublicForm(ex.ctx, p.file.TxFile)
+	if err != nil {
+		return nil, err
+	}
+	return f.Answer(), nil
 }
 
 // write writes a file with the bytes of src, unless the tree has it.

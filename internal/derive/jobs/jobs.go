@@ -186,6 +186,12 @@ type Ender interface {
 	Ended(ctx context.Context, j Job)
 }
 
+// Local is a Kind of which only machines that have the depot do jobs.
+type Local interface {
+	// Local does nothing.
+	Local()
+}
+
 // Tool is a program with which this machine does jobs of a kind.
 type Tool struct {
 	Kind, Name string

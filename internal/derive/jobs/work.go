@@ -195,8 +195,15 @@ func (q *Queue) OwnWorkers() (list []Worker) {
 	return list
 }
 
-// Kinds returns the names of the kinds, in order.
-func (q *Queue) Kinds() []string { return slices.Sorted(maps.Keys(q.kinds)) }
+// Kinds returns the names of the kinds of which workers do jobs, in order.
+func (q *Queue) Kinds() (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(q.kinds)) {
+		if _, local := q.kinds[name].Kind.(Local); !local {
+			list = append(list, name)
+		}
+	}
+	return list
+}
 
 // Workers returns the workers that sent a request to any server lately.
 func (q *Queue) Workers() []Worker {

@@ -8,11 +8,11 @@ const perClientJobs = 16
 // New registers the kind of job. Close must be called.
 func New(p Parts, opt Options) *Service {
 	svc := &Service{Parts: p, opt: opt.withDefaults()}
-	svc.clients = clientTimes{
+	svc.clients = &clientTimes{
 		limit: svc.opt.PerClient, every: svc.opt.PerClientEvery, now: p.Now, of: map[string]clientTime{},
 		jobs: map[string]clientJob{},
 	}
-	svc.modules.max = svc.opt.Open
+	svc.modules = &modules{max: svc.opt.Open}
 	limits := jobs.Limits{Queued: svc.opt.Queued, PerClient: perClientJobs, Attempts: 3}
 	if svc.opt.Make != MakeNothing {
 		limits.Slots = svc.opt.Slots

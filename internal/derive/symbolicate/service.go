@@ -93,8 +93,16 @@ type Parts struct {
 type Service struct {
 	Parts
 	opt     Options
-	clients clientTimes
-	modules modules
+	clients *clientTimes
+	modules *modules
+}
+
+// With returns a service with the same jobs, limits and open modules that finds the files of
+// modules elsewhere. It is not closed.
+func (svc *Service) With(d Depot) *Service {
+	other := *svc
+	other.Depot = d
+	return &other
 }
 
 // Close closes the open modules.

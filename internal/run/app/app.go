@@ -271,7 +271,8 @@ func (s *program) serverConfig(guard *guard, uploads *intake.Handler) server.Con
 		Depot: d, Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
 		API: api.New(acts), Pages: pages.New(acts), Uploads: uploads,
 		ID: s.upstreams.ID, Log: s.log, Tracer: s.tracer, AccessLog: conf.Log.Requests,
-		Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: conf.ProxyNetworks(),
+		Public: conf.Public, OnlyPublic: conf.Audience == web.AudiencePublic,
+		Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: conf.ProxyNetworks(),
 		Prefixes: conf.Prefixes, TwoTier: conf.TwoTier, Paths: conf.FilePath,
 		SymCache: symCacheConfig(conf), Symbols: symbolsConfig(conf),
 	}

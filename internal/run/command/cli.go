@@ -91,6 +91,7 @@ type operateCommands struct {
 type formatCommands struct {
 	Cab         cabCmd      `cmd:"" nodepot:"" help:"Write, list and extract cabinets."`
 	DumpSyms    dumpSymsCmd `cmd:"" nodepot:"" help:"Write a Breakpad symbol file (.sym) of a module."`
+	Strip       stripCmd    `cmd:"" nodepot:"" help:"Write the public form of a file: names, no lines or types."`
 	Cold        coldCmd     `cmd:"" help:"Examine cold files."`
 	DsymForUUID dsymCmd     `cmd:"" name:"dsymforuuid" help:"Get dSYM bundles by UUID, as LLDB on macOS wants them."`
 	Symstore    symstoreCmd `cmd:"" nodepot:"" passthrough:"" help:"Work as symstore.exe: add, del, query, check and others."`

@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/importexport"
 	"github.com/symdepot/symdepot/internal/run/console"
+	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -22,6 +23,7 @@ type exportCmd struct {
 	Product  string  `help:"Only builds of this product." short:"p"`
 	All      bool    `help:"Put ELF, Mach-O and WASM files into a symstore tree too."`
 	Lower    bool    `help:"Write all paths in lower case, for case-sensitive servers whose clients are not."`
+	Audience string  `help:"text:export_audience" enum:",public" default:"" placeholder:"public"`
 	DryRun   bool    `help:"Print what would be written, and write nothing." short:"n"`
 	JSON     bool    `help:"Print one JSON object per file and a last one with the sums."`
 }
@@ -34,6 +36,11 @@ func (c exportCmd) Run(a *session) error {
 	}
 	if c.Compress && !importexport.Compresses(l) {
 		return term.UsageError("files of layout " + c.Layout + " cannot be compressed: its clients do not expect it")
+	}
+	public := c.Audience == web.AudiencePublic
+	if public && (c.DryRun || l.Records() != layout.NoRecords) {
+		return term.UsageError("--audience public excludes --dry-run, since a public form is known when it is made, and layouts with " +
+			"records of builds: use --layout ssqp, debuginfod or breakpad")
 	}
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
@@ -48,7 +55,7 @@ func (c exportCmd) Run(a *session) error {
 		fmt.Fprintln(a.Stderr, "symdepot: the depot has no build to export")
 		return term.ErrNegative
 	}
-	opt := importexport.ExportOptions{Layout: l, Compress: c.Compress, All: c.All, Lower: c.Lower, DryRun: c.DryRun}
+	opt := importexport.ExportOptions{Layout: l, Compress: c.Compress, All: c.All, Lower: c.Lower, DryRun: c.DryRun, Public: public}
 	lines := term.NewJSONLines(a.Stdout)
 	if c.JSON {
 		opt.Event = func(e importexport.Event) { _ = lines.Write(fileEvent(e)) }
@@ -123,13 +130,14 @@ func (c exportCmd) print(a *console.Console, r *importexport.ExportResult, lines
 			Same         importexport.Tally `json:"same"`
 			Plain        int64              `json:"plain_bytes"`
 			Replaced     int64              `json:"replaced"`
+			Private      int64              `json:"private,omitempty"`
 			Ignored      int64              `json:"ignored"`
 			Kinds        map[string]int64   `json:"ignored_kinds,omitempty"`
 			Shadowed     int64              `json:"shadowed"`
 			Collisions   int64              `json:"collisions"`
 			Failed       int64              `json:"failed"`
 		}{
-			"done", c.DryRun, r.Transactions, r.Before, r.Written, r.Same, r.Plain, r.Replaced,
+			"done", c.DryRun, r.Transactions, r.Before, r.Written, r.Same, r.Plain, r.Replaced, r.Private,
 			r.LeftOut, r.LeftOutKinds, r.Shadowed, r.Collisions, r.Failed,
 		})
 	}
@@ -153,6 +161,7 @@ func (c exportCmd) print(a *console.Console, r *importexport.ExportResult, lines
 	}{
 		{r.Same.Files, "  unchanged      %s\n"}, {r.Replaced, "  replaced       %s that had different content\n"},
 		{r.Shadowed, "  one path       %s left out: several files have the same path, the best one was written\n"},
+		{r.Private, "  private        %s without a public form left out\n"},
 		{r.LeftOut, "  left out       %s: " + c.printOmitted(r) + "\n"},
 		{r.Collisions, "  collisions     %s that differ from another path in case only\n"}, {r.Failed, "  failed         %s\n"},
 	} {

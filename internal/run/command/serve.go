@@ -27,6 +27,7 @@ type serveCmd struct {
 	Listen       string        `help:"Address and port; port 0 picks a free port. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
 	Public       bool          `help:"Allow an address that other machines can reach although everybody may read everything."`
 	Auth         bool          `help:"text:serve_auth"`
+	Audience     string        `help:"text:serve_audience" enum:",public" default:"" placeholder:"public" more:""`
 	TLSCert      string        `help:"Serve HTTPS with this certificate; it is read again when it changes." placeholder:"FILE"`
 	TLSKey       string        `help:"Private key of the certificate." placeholder:"FILE"`
 	ClientCA     string        `help:"Authorities that issue client certificates." placeholder:"FILE" more:""`
@@ -87,7 +88,7 @@ func (c serveCmd) apply(conf *config.Config) error {
 	for _, v := range []struct {
 		to   *string
 		flag string
-	}{{&conf.Listen, c.Listen}, {&conf.FilePath, c.FilePath}, {&conf.Log.Format, c.Log},
+	}{{&conf.Listen, c.Listen}, {&conf.FilePath, c.FilePath}, {&conf.Audience, c.Audience}, {&conf.Log.Format, c.Log},
 		{&conf.TLS.Cert, c.TLSCert}, {&conf.TLS.Key, c.TLSKey}, {&conf.TLS.ClientCA, c.ClientCA}, {&conf.Auth.Audit.File, c.AuditFile},
 		{&conf.AdminFiles, string(c.AdminFiles)}, {&conf.SymCache.Store, c.SymcacheStore}, {&conf.Symbols.Make, c.MakeSym}} {
 		if v.flag != "" {

@@ -29,7 +29,7 @@ type tokenCmd struct {
 type tokenNewCmd struct {
 	serverFlags
 	Name    string        `help:"Purpose of the token." required:"" placeholder:"NAME"`
-	Scope   []string      `help:"Rights of the token: read (default), write or admin; repeatable." placeholder:"SCOPE" sep:"none"`
+	Scope   []string      `help:"Rights of the token: read (default), read:public, write or admin; repeatable." placeholder:"SCOPE" sep:"none"`
 	Product []string      `help:"Only this product; repeatable. Default: all." placeholder:"NAME" sep:"none"`
 	Version string        `help:"Version of all files uploaded with the token, also by sentry-cli, which sends none." placeholder:"VERSION"`
 	Branch  string        `help:"Branch of these files."`

@@ -13,7 +13,7 @@ import (
 
 // policy returns the configured access policy.
 func (a *Auth) policy() auth.PolicyConfig {
-	p := auth.PolicyConfig{Demand: a.Demand, Anonymous: a.Anonymous, Admit: a.Admit, Groups: a.Groups}
+	p := auth.PolicyConfig{Demand: a.Demand, Anonymous: a.Anonymous, Public: a.Public, Admit: a.Admit, Groups: a.Groups}
 	for _, g := range a.Grants {
 		p.Grants = append(p.Grants, auth.Grant(g))
 	}

@@ -69,6 +69,7 @@ type access struct {
 type resolvedGrant struct {
 	Who    []string `yaml:"who,flow" json:"who"`
 	Reads  string   `yaml:"reads" json:"reads"`
+	Public string   `yaml:"public,omitempty" json:"public,omitempty"`
 	Writes string   `yaml:"writes" json:"writes"`
 }
 
@@ -191,6 +192,9 @@ func (c *Config) access() (access, error) {
 		Tokens: "have their own rights; see symdepot token list", Audit: "off"}
 	if anonymous.Admitted {
 		a.Anonymous = "reads " + products(anonymous.All, anonymous.Products)
+		if anonymous.ReadsPublic() {
+			a.Anonymous += ", and the public forms of " + products(anonymous.PublicAll, anonymous.Public)
+		}
 	}
 	if gate.Users != "" {
 		a.Methods = append(a.Methods, "passwords of "+gate.Users)
@@ -215,7 +219,11 @@ func (c *Config) access() (access, error) {
 		a.Admitted = who + ", with the rights of their grants"
 	}
 	for _, g := range gate.Policy.Grants {
-		a.Grants = append(a.Grants, resolvedGrant{g.Who, grantWords(g, g.Read), grantWords(g, g.Write)})
+		rights := resolvedGrant{Who: g.Who, Reads: grantWords(g, g.Read), Writes: grantWords(g, g.Write)}
+		if len(g.Public) > 0 {
+			rights.Public = products(slices.Contains(g.Public, auth.AllProducts), g.Public)
+		}
+		a.Grants = append(a.Grants, rights)
 	}
 	if f := c.Auth.Audit.File; f != "" {
 		a.Audit = f

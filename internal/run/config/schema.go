@@ -50,10 +50,12 @@ type Config struct {
 	Cache        Cache         `yaml:"cache"`
 	Cold         Cold          `yaml:"cold"`
 
-	// FilePath is what X-DEBUGINFOD-FILE says about the origin of a file: its name, the full
+	// Audience is public if all callers get nothing but public forms of files; empty: what Auth
+	// says. FilePath is what X-DEBUGINFOD-FILE says about the origin of a file: its name, the full
 	// path as added (full), or nothing (none). FromEnv uses the servers of _NT_SYMBOL_PATH and
 	// DEBUGINFOD_URLS as upstreams too, except this server. TwoTier serves index2.txt, so that
 	// Microsoft's clients use two-tier paths. Flags set them.
+	Audience string
 	FilePath string
 	FromEnv  bool
 	TwoTier  bool
@@ -280,6 +282,7 @@ type ACME struct {
 type Auth struct {
 	Demand       bool                `yaml:"demand" default:"false" example:"true"`
 	Anonymous    []string            `yaml:"anonymous" example:"[public]"`
+	Public       []string            `yaml:"public" example:"[engine]"`
 	Admit        []string            `yaml:"admit" private:"true" example:"['*@CORP.EXAMPLE']"`
 	Groups       map[string][]string `yaml:"groups" private:"true" example:"{tools: ['alice@CORP.EXAMPLE', 'basic:bob']}"`
 	Grants       []Grant             `yaml:"grants"`
@@ -294,10 +297,11 @@ type Auth struct {
 
 // Grant gives rights to principals.
 type Grant struct {
-	Who   []string `yaml:"who" private:"true" example:"['group:tools']"`
-	Read  []string `yaml:"read" example:"[app, driver]"`
-	Write []string `yaml:"write" example:"[app]"`
-	Admin bool     `yaml:"admin" default:"false" example:"true"`
+	Who    []string `yaml:"who" private:"true" example:"['group:tools']"`
+	Read   []string `yaml:"read" example:"[app, driver]"`
+	Public []string `yaml:"public" example:"[engine]"`
+	Write  []string `yaml:"write" example:"[app]"`
+	Admin  bool     `yaml:"admin" default:"false" example:"true"`
 }
 
 // Negotiate configures Kerberos.

@@ -45,6 +45,7 @@ type Event struct {
 	Products []string `json:"products,omitempty"` // products that made the file visible
 	Content  string   `json:"content,omitempty"`  // SHA-256, in hex
 	Detail   string   `json:"detail,omitempty"`   // why, if a person said so
+	Audience string   `json:"audience,omitempty"` // "public": the public form was sent; empty: the file
 	Status   int      `json:"status,omitempty"`
 	Bytes    int64    `json:"bytes,omitempty"` // sent
 

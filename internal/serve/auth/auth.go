@@ -81,7 +81,7 @@ type TokenRow struct {
 	ID     string   // identifies the token in lists and logs
 	Hash   [32]byte // HashToken of the secret
 	Name   string   // its purpose, chosen by the operator
-	Scopes []string // of "read", "write" and "admin"
+	Scopes []string // of "read", "read:public", "write" and "admin"
 	// Products are the products that the token is limited to; nil is all
 	// products, an empty list none.
 	Products  []string

@@ -82,7 +82,8 @@ type Config struct {
 // clients are asked for them, unless anonymous access is configured too.
 func (cfg *Config) policy() (*Policy, error) {
 	p := cfg.Policy
-	p.Demand = p.Demand || p.Anonymous == nil && (cfg.Users != "" || cfg.Keytab != "" || len(cfg.Certificates) > 0 || cfg.SignIn != nil)
+	methods := cfg.Users != "" || cfg.Keytab != "" || len(cfg.Certificates) > 0 || cfg.SignIn != nil
+	p.Demand = p.Demand || p.Anonymous == nil && p.Public == nil && methods
 	return NewPolicy(p)
 }
 

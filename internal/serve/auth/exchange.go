@@ -141,29 +141,8 @@ func MakeFor(id *Identity, rights *Rights, spec TokenSpec, now time.Time) (secre
 		scopes = []string{ScopeRead}
 	}
 	for _, scope := range scopes {
-		switch scope {
-		case ScopeRead:
-			if spec.Products == nil && !rights.All {
-				return no("you may not read all products; name those of the token")
-			}
-			for _, p := range spec.Products {
-				if !rights.MayRead(p) {
-					return no("you may not read the product %s", strconv.Quote(p))
-				}
-			}
-		case ScopeWrite:
-			if spec.Products == nil && !rights.WriteAll {
-				return no("you may not write all products; name those of the token")
-			}
-			for _, p := range spec.Products {
-				if !rights.MayWrite(p) {
-					return no("you may not write the product %s", strconv.Quote(p))
-				}
-			}
-		case ScopeAdmin:
-			if !rights.Admin {
-				return no("you do not have the scope admin")
-			}
+		if why := rights.refuses(scope, spec.Products); why != "" {
+			return no("%s", why)
 		}
 	}
 	spec.CreatedBy = id.Maker()
@@ -174,6 +153,35 @@ func MakeFor(id *Identity, rights *Rights, spec TokenSpec, now time.Time) (secre
 		spec.Name = id.Name + "/" + spec.Name // that of no other principal
 	}
 	return MakeToken(spec, now)
+}
+
+// refuses returns why a principal with these rights may not make a token with a scope for
+// some products, nil meaning all; empty: it may.
+func (r *Rights) refuses(scope string, products []string) string {
+	verb, all, may := "read", r.All, r.MayRead
+	switch scope {
+	case ScopeRead:
+	case ScopeReadPublic:
+		verb, all, may = "read the public forms of", r.All || r.PublicAll, r.MayReadPublic
+	case ScopeWrite:
+		verb, all, may = "write", r.WriteAll, r.MayWrite
+	case ScopeAdmin:
+		if !r.Admin {
+			return "you do not have the scope admin"
+		}
+		return ""
+	default:
+		return "" // MakeToken names the scopes
+	}
+	if products == nil && !all {
+		return "you may not " + verb + " all products; name those of the token"
+	}
+	for _, p := range products {
+		if !may(p) {
+			return "you may not " + verb + " the product " + strconv.Quote(p)
+		}
+	}
+	return ""
 }
 
 // MayManage reports whether a principal may see and revoke a token: one that it has

@@ -96,6 +96,7 @@ func (r *TokenRow) ended(now time.Time) bool {
 func (r *Rights) both(o *Rights) Rights {
 	c := Rights{Admitted: r.Admitted && o.Admitted, Admin: r.Admin && o.Admin}
 	c.All, c.Products = common(r.All, o.All, r.Products, o.Products)
+	c.PublicAll, c.Public = common(r.All || r.PublicAll, o.All || o.PublicAll, r.publicList(), o.publicList())
 	c.WriteAll, c.WriteProducts = common(r.WriteAll, o.WriteAll, r.WriteProducts, o.WriteProducts)
 	c.normalize()
 	return c
@@ -134,5 +135,6 @@ func (f *tokenFacts) job(products []string) string {
 // equal reports whether two rights are the same.
 func (r *Rights) equal(o *Rights) bool {
 	return r.Admitted == o.Admitted && r.All == o.All && r.WriteAll == o.WriteAll && r.Admin == o.Admin &&
-		slices.Equal(r.Products, o.Products) && slices.Equal(r.WriteProducts, o.WriteProducts)
+		r.PublicAll == o.PublicAll && slices.Equal(r.Products, o.Products) && slices.Equal(r.Public, o.Public) &&
+		slices.Equal(r.WriteProducts, o.WriteProducts)
 }

@@ -26,10 +26,13 @@ const AllProducts = "*"
 // need no pattern: their rights are stored with them.
 type PolicyConfig struct {
 	// Demand requires credentials from all clients. It is implied if Admit or
-	// Grants are set and Anonymous is not.
+	// Grants are set and neither Anonymous nor Public is.
 	Demand bool `yaml:"demand"`
 	// Anonymous are the products that all clients can read without credentials.
 	Anonymous []string `yaml:"anonymous"`
+	// Public are the products whose public forms all clients can read without credentials,
+	// in addition.
+	Public []string `yaml:"public"`
 	// Admit are the principals that may use the server, in addition to those
 	// that a grant names.
 	Admit []string `yaml:"admit"`
@@ -42,10 +45,11 @@ type PolicyConfig struct {
 
 // Grant gives rights to the principals that its patterns match.
 type Grant struct {
-	Who   []string `yaml:"who"`   // patterns
-	Read  []string `yaml:"read"`  // products; "*" is all, "" files without a product
-	Write []string `yaml:"write"` // likewise
-	Admin bool     `yaml:"admin"` // everything
+	Who    []string `yaml:"who"`    // patterns
+	Read   []string `yaml:"read"`   // products; "*" is all, "" files without a product
+	Public []string `yaml:"public"` // likewise, whose public forms may be read
+	Write  []string `yaml:"write"`  // likewise
+	Admin  bool     `yaml:"admin"`  // everything
 }
 
 // Rights are what a principal may do. Products are compared exactly.
@@ -56,6 +60,11 @@ type Rights struct {
 	// sorted and must not be changed.
 	All      bool
 	Products []string
+	// PublicAll: it may read the public form of every product that it may not read;
+	// otherwise of these Public. The list has none of Products, is sorted and must not be
+	// changed.
+	PublicAll bool
+	Public    []string
 	// Write says that the principal may add files: to every product with
 	// WriteAll, otherwise to WriteProducts.
 	Write         bool
@@ -83,6 +92,31 @@ func (r *Rights) MayRead(product string) bool {
 	return r.All || slices.Contains(r.Products, product)
 }
 
+// MayReadPublic reports whether the rights include reading the public form of a product,
+// or all of it.
+func (r *Rights) MayReadPublic(product string) bool {
+	return r.MayRead(product) || r.PublicAll || slices.Contains(r.Public, product)
+}
+
+// ReadsPublic reports whether there may be a file of which the rights include only the
+// public form.
+func (r *Rights) ReadsPublic() bool { return r.PublicAll || len(r.Public) > 0 }
+
+// OnlyPublic returns rights to the public forms of what r includes reading, and to nothing
+// else.
+func (r *Rights) OnlyPublic() Rights {
+	return Rights{Admitted: r.Admitted, PublicAll: r.All || r.PublicAll, Public: r.publicList()}
+}
+
+// publicList returns the products of which the rights include at least the public form; nil
+// where all are meant.
+func (r *Rights) publicList() []string {
+	if r.All || r.PublicAll {
+		return nil
+	}
+	return union(r.Products, r.Public)
+}
+
 // Policy is a compiled PolicyConfig. It is immutable.
 type Policy struct {
 	demand    bool
@@ -108,17 +142,18 @@ type pattern struct {
 // NewPolicy compiles a policy. The error names the fault.
 func NewPolicy(c PolicyConfig) (*Policy, error) {
 	named := len(c.Admit) > 0 || len(c.Grants) > 0
-	p := &Policy{demand: c.Demand || c.Anonymous == nil && named, readsAll: len(c.Grants) == 0}
-	if c.Demand && len(c.Anonymous) > 0 {
-		return nil, errors.New("demand and anonymous exclude each other; remove one")
+	open := c.Anonymous != nil || c.Public != nil
+	p := &Policy{demand: c.Demand || !open && named, readsAll: len(c.Grants) == 0}
+	if c.Demand && len(c.Anonymous)+len(c.Public) > 0 {
+		return nil, errors.New("demand on one side and anonymous or public on the other exclude each other; remove one")
 	}
 	if !p.demand {
 		products := c.Anonymous
-		if products == nil {
+		if !open {
 			products = []string{AllProducts}
 		}
-		p.anonymous = Rights{Admitted: true}
-		p.anonymous.All, p.anonymous.Products = splitAll(products)
+		g := Grant{Read: products, Public: c.Public}
+		p.anonymous = g.rights()
 	}
 	groups := groupReader{config: c.Groups}
 	for name := range c.Groups {
@@ -149,6 +184,7 @@ func NewPolicy(c PolicyConfig) (*Policy, error) {
 func (g *Grant) rights() Rights {
 	r := Rights{Admitted: true, Admin: g.Admin}
 	r.All, r.Products = splitAll(g.Read)
+	r.PublicAll, r.Public = splitAll(g.Public)
 	r.WriteAll, r.WriteProducts = splitAll(g.Write)
 	r.normalize()
 	return r
@@ -168,7 +204,13 @@ func (r *Rights) normalize() {
 		r.All, r.WriteAll = true, true
 	}
 	if r.All {
-		r.Products = nil
+		r.Products, r.PublicAll = nil, false
+	}
+	switch {
+	case r.All || r.PublicAll:
+		r.Public = nil
+	case slices.ContainsFunc(r.Public, r.MayRead):
+		r.Public = slices.DeleteFunc(slices.Clone(r.Public), r.MayRead)
 	}
 	if r.WriteAll {
 		r.WriteProducts = nil
@@ -183,6 +225,8 @@ func (r *Rights) add(o *Rights) {
 	r.All = r.All || o.All
 	r.WriteAll = r.WriteAll || o.WriteAll
 	r.Products = union(r.Products, o.Products)
+	r.PublicAll = r.PublicAll || o.PublicAll
+	r.Public = union(r.Public, o.Public)
 	r.WriteProducts = union(r.WriteProducts, o.WriteProducts)
 	r.normalize()
 }
@@ -229,6 +273,8 @@ func tokenRights(id *Identity) Rights {
 		switch s {
 		case ScopeRead:
 			r.All, r.Products = id.Products == nil, union(id.Products, nil)
+		case ScopeReadPublic:
+			r.PublicAll, r.Public = id.Products == nil, union(id.Products, nil)
 		case ScopeWrite:
 			r.WriteAll, r.WriteProducts = id.Products == nil, union(id.Products, nil)
 		case ScopeAdmin:

@@ -24,12 +24,16 @@ const (
 )
 
 // The scopes of tokens. Admin includes the others, for all products; write
-// does not include read.
+// does not include read. ScopeReadPublic is for the public forms of files.
 const (
-	ScopeRead  = "read"
-	ScopeWrite = "write"
-	ScopeAdmin = "admin"
+	ScopeRead       = "read"
+	ScopeReadPublic = "read:public"
+	ScopeWrite      = "write"
+	ScopeAdmin      = "admin"
 )
+
+// allScopes are the scopes of tokens.
+var allScopes = []string{ScopeRead, ScopeReadPublic, ScopeWrite, ScopeAdmin}
 
 // maxName limits the names of tokens, users and principals, in bytes.
 const maxName = 256
@@ -98,8 +102,8 @@ func MakeToken(spec TokenSpec, now time.Time) (secret string, row TokenRow, err 
 		scopes = []string{ScopeRead}
 	}
 	for _, s := range scopes {
-		if s != ScopeRead && s != ScopeWrite && s != ScopeAdmin {
-			return "", TokenRow{}, fmt.Errorf("unknown scope %q; the scopes are read, write and admin", s)
+		if !slices.Contains(allScopes, s) {
+			return "", TokenRow{}, fmt.Errorf("unknown scope %q; the scopes are %s", s, strings.Join(allScopes, ", "))
 		}
 	}
 	if slices.Contains(scopes, ScopeAdmin) && spec.Products != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/audience"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/web"
@@ -59,7 +60,17 @@ func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Chal
 	if challenge != nil {
 		return challenge
 	}
-	x.caller = caller{id: id, rights: rights, scope: scopeOf(&rights), token: p.token, why: id.Failure}
+	if s.cfg.OnlyPublic {
+		rights = rights.OnlyPublic()
+	}
+	x.caller = caller{
+		id: id, rights: rights, scope: scopeOf(&rights), public: audience.ScopeOf(rights.PublicAll, rights.Public), token: p.token,
+		why: id.Failure,
+	}
+	if asksForPublic(r) {
+		all := rights.OnlyPublic()
+		x.caller.public = audience.ScopeOf(all.PublicAll, all.Public)
+	}
 	if id.Reply != "" {
 		x.Header()["Www-Authenticate"] = []string{id.Reply}
 	}
@@ -73,6 +84,12 @@ func scopeOf(r *auth.Rights) answer.Scope {
 	}
 	// Never nil, which stands for all products.
 	return answer.Scope{Products: append([]string{}, r.Products...)}
+}
+
+// asksForPublic reports whether a request asks for the public form of a file that the caller may
+// perhaps read.
+func asksForPublic(r *http.Request) bool {
+	return r.URL.RawQuery != "" && r.URL.Query().Get(web.Audience) == web.AudiencePublic
 }
 
 // challenge refuses a request. On the paths of symbol files it knows two answers, whatever
@@ -136,8 +153,8 @@ func (s *access) audits(x *exchange) bool {
 	return !s.cfg.Audit.Off() && s.restricted && !x.caller.id.Anonymous()
 }
 
-// audit records a download that needed credentials.
-func (s *access) audit(x *exchange, r *http.Request, req *layout.Request, f *answer.File) {
+// audit records a download that needed credentials: of a whole file, or of its public form.
+func (s *access) audit(x *exchange, r *http.Request, req *layout.Request, f *answer.File, public bool) {
 	if !s.audits(x) {
 		return
 	}
@@ -148,12 +165,17 @@ func (s *access) audit(x *exchange, r *http.Request, req *layout.Request, f *ans
 		s.cfg.Log.Error("the products of a file cannot be looked up; the download is recorded as private", "error", err)
 	}
 	everybody, _ := s.cfg.Gate.Open()
-	if slices.ContainsFunc(products, everybody.MayRead) {
+	may, seen := everybody.MayRead, ""
+	if public {
+		may, seen = everybody.MayReadPublic, web.AudiencePublic
+	}
+	if slices.ContainsFunc(products, may) {
 		return
 	}
 	e := auth.Event{
 		Remote: r.RemoteAddr, Agent: r.UserAgent(), Action: auth.ActionRead, Protocol: x.protocol,
 		Name: f.Object.Name, ID: display.ObjectID(f.Object), Products: products, Status: x.status, Bytes: x.bytes,
+		Audience: seen,
 	}
 	e.By(&x.caller.id)
 	if e.Name == "" {

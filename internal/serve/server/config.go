@@ -30,6 +30,9 @@ type Config struct {
 	// Gate authorizes requests; nil: everybody reads everything. The caller
 	// closes it.
 	Gate *auth.Gate
+	// OnlyPublic gives all callers nothing but the public forms of what they may read, and
+	// takes all other rights from them.
+	OnlyPublic bool
 	// Audit records downloads that needed credentials; nil: nothing is
 	// recorded. The caller closes it.
 	Audit *auth.Audit
@@ -158,6 +161,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Audit == nil {
 		c.Audit = auth.NoAudit()
+	}
+	if c.OnlyPublic {
+		c.WorkerToken = "" // workers get whole files
 	}
 	if c.API == nil {
 		c.API = api.Off(c.Log)

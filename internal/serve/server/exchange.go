@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/limit"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/audience"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/server/metrics"
 	"github.com/symdepot/symdepot/internal/serve/web"
@@ -152,8 +153,9 @@ type caller struct {
 	id     auth.Identity
 	rights auth.Rights
 	scope  answer.Scope
-	token  string // from the path, or ""
-	why    string // for the log: why the credentials were rejected
+	public audience.Scope // of what it may see the public forms only
+	token  string         // from the path, or ""
+	why    string         // for the log: why the credentials were rejected
 }
 
 // below returns what precedes the paths of redirects for a request: nothing, the token, or

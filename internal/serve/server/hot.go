@@ -151,7 +151,7 @@ func (s *service) fromMemory(x *exchange, r *http.Request, path string) bool {
 		return false
 	}
 	m.asked = true
-	if s.hot.limit <= 0 || r.Method != http.MethodGet {
+	if s.hot.limit <= 0 || r.Method != http.MethodGet || s.cfg.OnlyPublic || asksForPublic(r) {
 		return false
 	}
 	for name, values := range r.Header {

@@ -51,7 +51,7 @@ func (s *sourceFiles) serve(x *exchange, r *http.Request, p *place) {
 			h["Cache-Control"] = s.cacheControl(control)
 			addVary(h, "Accept-Encoding")
 		},
-		sent: func() { s.audit(x, r, &layout.Request{Layout: layout.Debuginfod, Form: layout.FormSource}, f) },
+		sent: func() { s.audit(x, r, &layout.Request{Layout: layout.Debuginfod, Form: layout.FormSource}, f, false) },
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/base/limit"
 	"github.com/symdepot/symdepot/internal/base/wire"
@@ -32,7 +33,7 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 	if acceptsMSFZ(r.Header["Accept"]) {
 		req.AcceptMSFZ()
 	}
-	f, err := s.open(x, r, req)
+	f, public, err := s.open(x, r, req)
 	if err != nil {
 		x.result = resultError
 		if errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +60,7 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 	s.deliver(x, r, &delivery{
 		file: f, encode: req.Form != layout.FormCabinet, modified: true, refusal: noCache, keep: !f.Substitute && !f.Made && !f.InPlace,
 		header: func(h http.Header, body *answer.File) { s.fileHeaders(h, req, body) },
-		sent:   func() { s.audit(x, r, req, f) },
+		sent:   func() { s.audit(x, r, req, f, public) },
 	})
 }
 
@@ -111,28 +112,40 @@ func (s *symbols) fileHeaders(h http.Header, req *layout.Request, body *answer.F
 
 // open looks a request up in the depot and then in the upstreams. Lookups in the
 // depot are limited, and further requests wait; a request that waits for an upstream
-// does not count.
-func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*answer.File, error) {
+// does not count. public: the answer is a public form, in place of a file that the caller may not
+// read.
+func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (f *answer.File, public bool, err error) {
 	if s.cfg.ID != "" && r.Header[wire.Hop] != nil {
 		x.Header()[wire.Hop] = []string{s.cfg.ID}
 	}
-	client := clientKind(r.UserAgent())
-	f, err := s.ask(x, r, req)
-	if _, pending := errors.AsType[errPending](err); !pending && errors.Is(err, fs.ErrNotExist) && req.Form == layout.FormFile {
-		s.depot.CountMissing(req, client)
+	if !asksForPublic(r) {
+		f, err = s.ask(x, r, req)
+	} else {
+		err = fs.ErrNotExist
 	}
-	return f, err
+	if isMiss(err) && !x.caller.public.IsEmpty() {
+		if f, err = s.askPublic(x, r, req); err == nil {
+			return f, true, nil
+		}
+	}
+	if isMiss(err) && req.Form == layout.FormFile {
+		s.depot.CountMissing(req, clientKind(r.UserAgent()))
+	}
+	return f, false, err
 }
 
-// ask asks the depot, and holds the request while a file is made for it.
-func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*answer.File, error) {
-	ctx := r.Context()
-	turn := s.turn(x, r, s.making, s.cfg.Symbols.Wait)
-	defer turn.End()
+// isMiss reports whether an error says that there is no file, now or later.
+func isMiss(err error) bool {
+	_, pending := errors.AsType[errPending](err)
+	return !pending && errors.Is(err, fs.ErrNotExist)
+}
+
+// question returns a request as the depot is asked it. Its turn must be ended.
+func (s *symbols) question(x *exchange, r *http.Request, req *layout.Request) answer.Question {
 	via, loop := s.via(r)
 	q := answer.Question{
 		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Client: s.limitKey(r), Local: loop,
-		Turn: turn, Held: r.Method != http.MethodHead,
+		Turn: s.turn(x, r, s.making, s.cfg.Symbols.Wait), Held: r.Method != http.MethodHead,
 	}
 	if s.depot.Fetches() {
 		q.Origin = origin(r)
@@ -141,21 +154,56 @@ func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*answe
 		v := r.URL.Query()
 		q.CodeFile, q.CodeID = v.Get("code_file"), v.Get("code_id")
 	}
+	return q
+}
+
+// ask asks the depot, and holds the request while a file is made for it.
+func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*answer.File, error) {
+	ctx := r.Context()
+	q := s.question(x, r, req)
+	defer q.Turn.End()
 	f, err := s.files.Get(ctx, q)
 	switch {
 	case err == nil && f.Made:
 		s.allow(http.NewResponseController(x.w), 0) // the request may have been held for long
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case errors.Is(err, fs.ErrNotExist) && loop && s.depot.Fetches():
+	case errors.Is(err, fs.ErrNotExist) && q.Local && s.depot.Fetches():
 		x.Header()[wire.Loop] = []string{"1"}
 		return nil, errLoop
-	case errors.As(err, new(symbolicate.PendingError)):
-		return nil, errPending{s.depot.Symbols.Retry(ctx)}
-	case errors.Is(err, symbolicate.ErrBusy):
-		return nil, limit.ErrBusy
 	case errors.As(err, new(symbolicate.NoWorkerError)):
 		return nil, missError{notFoundText + ": " + err.Error()}
 	}
-	return f, err
+	return f, asPending(err, func() time.Duration { return s.depot.Symbols.Retry(ctx) })
+}
+
+// askPublic is ask for the public form of a file.
+func (s *symbols) askPublic(x *exchange, r *http.Request, req *layout.Request) (*answer.File, error) {
+	ctx := r.Context()
+	q := s.question(x, r, req)
+	defer q.Turn.End()
+	f, err := s.depot.Public(ctx, x.caller.public, q)
+	switch {
+	case err == nil:
+		s.allow(http.NewResponseController(x.w), 0)
+		delete(x.Header(), wire.Loop)
+		return f.Answer(), nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fs.ErrNotExist // whatever the reason is
+	}
+	return nil, asPending(err, func() time.Duration { return s.depot.PublicRetry(ctx) })
+}
+
+// asPending returns the error for a client whose file is being made, or is not made because too
+// many others are; any other error stays what it is.
+func asPending(err error, retry func() time.Duration) error {
+	switch {
+	case errors.As(err, new(symbolicate.PendingError)):
+		return errPending{retry()}
+	case errors.Is(err, symbolicate.ErrBusy):
+		return limit.ErrBusy
+	}
+	return err
 }

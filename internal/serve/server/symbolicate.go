@@ -210,11 +210,29 @@ func (s *symbolication) forPage(ctx context.Context, x *exchange, r *http.Reques
 	}, nil
 }
 
+// orPublic opens modules that a client may not read by their public forms.
+type orPublic struct{ whole, public symbolicate.Source }
+
+// Module implements symbolicate.Source.
+func (s orPublic) Module(ctx context.Context, q symbolicate.ModuleQuery) (*symbolicate.Module, error) {
+	m, err := s.whole.Module(ctx, q)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return m, err
+	}
+	if m, err := s.public.Module(ctx, q); !errors.Is(err, fs.ErrNotExist) {
+		return m, err
+	}
+	return nil, err
+}
+
 // answer answers a request of one API.
 func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request, api string, body []byte, work *limit.Share) (any, error) {
 	ask, end := s.asking(ctx, x, r, work)
 	defer end()
 	src := s.depot.Symbols.Source(ask)
+	if !x.caller.public.IsEmpty() {
+		src = orPublic{src, s.depot.PublicSource(x.caller.public, ask)}
+	}
 	texts := s.depot.Symbols.Texts(ask)
 	if api == "source" {
 		q, err := symbolicate.ParseSource(body)

@@ -151,7 +151,7 @@ func (s *symCaches) send(x *exchange, r *http.Request, f *answer.File, v symcach
 		},
 		sent: func() {
 			key := ask.Request.Key
-			s.audit(x, r, &layout.Request{Name: key.Name, Lookups: []symfile.Lookup{{ID: key.ID.Breakpad()}}}, f)
+			s.audit(x, r, &layout.Request{Name: key.Name, Lookups: []symfile.Lookup{{ID: key.ID.Breakpad()}}}, f, false)
 		},
 	})
 }

@@ -263,7 +263,7 @@ func (s *webAPI) finding(x *exchange, r *http.Request) func(context.Context, lay
 		if err != nil {
 			return nil, err
 		}
-		f.Closer = recorded{f.Closer, func() { s.audit(x, r, &req, f) }}
+		f.Closer = recorded{f.Closer, func() { s.audit(x, r, &req, f, false) }}
 		return f, nil
 	}
 }

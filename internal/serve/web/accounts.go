@@ -190,8 +190,11 @@ func Whoami(p *Principal) wire.Me {
 		SignIn: id.SignIn, Login: id.Login,
 		Rights: wire.Rights{
 			Admin: rights.Admin, Read: products(rights.All, rights.Products),
-			Write: products(rights.WriteAll, rights.WriteProducts),
+			Write: products(rights.WriteAll, rights.WriteProducts), Public: rights.Public,
 		},
+	}
+	if rights.PublicAll {
+		me.Rights.Public = []string{auth.AllProducts}
 	}
 	if !id.Until.IsZero() {
 		me.Until = id.Until.UTC()
@@ -231,7 +234,14 @@ func rightsInWords(r *wire.Rights) []string {
 			return "You may " + what + " the products " + strings.Join(names[:n-1], ", ") + " and " + names[n-1] + "."
 		}
 	}
-	return []string{say("read", r.Read), say("add files to", r.Write)}
+	words := []string{say("read", r.Read), say("add files to", r.Write)}
+	switch {
+	case slices.Contains(r.Public, auth.AllProducts):
+		words = append(words, say("get the public forms of the files of", nil))
+	case len(r.Public) > 0:
+		words = append(words, say("get the public forms of the files of", r.Public))
+	}
+	return words
 }
 
 // SignIns returns the sign-ins and the logins that the client may see and that have not ended, oldest

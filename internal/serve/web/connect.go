@@ -60,6 +60,13 @@ func tools(tool string) []Client {
 // sign in does so there, and sees all that its user may read.
 const AskingPrefix = "/-/private"
 
+// Audience is the parameter with which a client that may read a file asks for the form of
+// it that others get: AudiencePublic.
+const (
+	Audience       = "audience"
+	AudiencePublic = "public"
+)
+
 // withToken inserts /t/TOKEN behind the host of a URL.
 func withToken(url string) string {
 	if i := strings.Index(url, "://"); i >= 0 {

@@ -51,7 +51,7 @@ type objectSection struct {
 	Name, Kind, Arch string
 	Size             int64
 	Verdict          string // what symbolication gets from it
-	Download         string
+	Download, Public string // Public is the form for people outside
 	Why              string // the address of the trace
 	Sources          string // the address of the list of its source files, or ""
 	Functions        string // the address of the list of its functions, or ""
@@ -178,9 +178,12 @@ func (p objectPages) objectSection(f *frame, r *web.Request, o *catalog.EntryObj
 		return s, err
 	}
 	if path := layout.Path(o.Object); path != "" {
-		if s.Download = download(r.Base, o.Object); r.Identity.SignIn != "" {
+		s.Download = download(r.Base, o.Object)
+		s.Public = s.Download + "?" + values(web.Audience, web.AudiencePublic).Encode()
+		if r.Identity.SignIn != "" {
 			// The cookie does not count on the paths of symbol files.
 			s.Download = link(r.Base, "file", []string{web.DownloadWord}, values("path", "/"+path))
+			s.Public = link(r.Base, "file", []string{web.DownloadWord}, values("path", "/"+path, web.Audience, web.AudiencePublic))
 		}
 		s.Why = f.Ask("trace", "path", "/"+path)
 	}

@@ -75,7 +75,7 @@ type tokensView struct {
 // tokenForm is a form for a new token as it was filled in.
 type tokenForm struct {
 	Name, Products, Days, Default, Version, Branch, Class string
-	Read, Write, Admin                                    bool
+	Read, Public, Write, Admin                            bool
 	Error                                                 string
 	Fields                                                map[string]string
 }
@@ -117,10 +117,13 @@ func (s accountPages) readTokenForm(r *web.Request) (form tokenForm, spec wire.T
 	form = tokenForm{
 		Name: strings.TrimSpace(q.Get("name")), Products: q.Get("products"), Days: strings.TrimSpace(q.Get("days")),
 		Default: q.Get("default"), Version: q.Get("version"),
-		Branch: q.Get("branch"), Class: q.Get("class"), Read: q.Has("read"), Write: q.Has("write"), Admin: q.Has("admin"),
+		Branch: q.Get("branch"), Class: q.Get("class"),
+		Read: q.Has("read"), Public: q.Has("public"), Write: q.Has("write"), Admin: q.Has("admin"),
 	}
 	spec.Name = form.Name
-	for scope, has := range map[string]bool{auth.ScopeRead: form.Read, auth.ScopeWrite: form.Write, auth.ScopeAdmin: form.Admin} {
+	for scope, has := range map[string]bool{
+		auth.ScopeRead: form.Read, auth.ScopeReadPublic: form.Public, auth.ScopeWrite: form.Write, auth.ScopeAdmin: form.Admin,
+	} {
 		if has {
 			spec.Scopes = append(spec.Scopes, scope)
 		}

@@ -1,0 +1,274 @@
+package publicform
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/public"
+)
+
+// Classes of failures.
+const (
+	classPrivate = "private"    // nothing of the file is public
+	classBad     = "bad-source" // it is damaged
+	classProof   = "not-proven" // its form has texts that it may not have
+	classAbsent  = "absent"     // it was removed before the job began
+)
+
+// kind is the kind of job that makes public forms, on machines that have the depot. It
+// implements jobs.Kind.
+type kind struct{ *Service }
+
+// read returns the content of a job, and its name.
+func (kind) read(j jobs.Job) (source record.Content, name string, err error) {
+	var p payload
+	if err = json.Unmarshal(j.Payload, &p); err == nil && p.Format != version {
+		err = fmt.Errorf("format %d is wanted, this program makes format %d", p.Format, version)
+	}
+	if err == nil {
+		source.Ref, err = blob.ParseRef(p.Source)
+		source.Size = p.Size
+	}
+	if err != nil {
+		return source, "", fmt.Errorf("job %d: %w", j.ID, err)
+	}
+	return source, p.Name, nil
+}
+
+// Name implements jobs.Kind.
+func (kind) Name() string { return Kind }
+
+// Abilities implements jobs.Kind.
+func (kind) Abilities() []jobs.Ability {
+	return []jobs.Ability{{Kind: Kind, Version: fmt.Sprint(version)}}
+}
+
+// CanStart implements jobs.Kind.
+func (kind) CanStart() bool { return true }
+
+// Input implements jobs.Kind.
+func (k kind) Input(_ context.Context, j jobs.Job) (jobs.Input, error) {
+	source, _, err := k.read(j)
+	return jobs.Input{Source: &source.Ref, Version: fmt.Sprint(version)}, err
+}
+
+// Existing implements jobs.Kind.
+func (k kind) Existing(ctx context.Context, j jobs.Job) (*jobs.Outcome, error) {
+	source, _, err := k.read(j)
+	if err != nil {
+		return nil, err
+	}
+	c, err := k.Made(ctx, source)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return &jobs.Outcome{Class: "ok", Detail: "as made before", Result: &c.Ref}, err
+}
+
+// Make implements jobs.Kind.
+func (k kind) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
+	none := jobs.Outcome{}
+	source, name, err := k.read(j)
+	if err != nil {
+		return none, err
+	}
+	start := k.parts.Now()
+	form, report, err := k.write(ctx, source)
+	if fail, ok := errors.AsType[fileError](err); ok {
+		return none, jobs.Failure{Class: fail.class, Source: &source.Ref, Detail: name + ": " + fail.err.Error()}
+	}
+	if err != nil {
+		return none, err
+	}
+	took := k.parts.Now().Sub(start).Round(time.Millisecond)
+	k.parts.Log.Info("a public form was made", "job", j.ID, "file", name, "content", source.Ref.String(), "bytes", source.Size,
+		"public", form.Size, "took", took)
+	return jobs.Outcome{Class: "ok", Detail: detail(name, &report) + " in " + took.String(), Result: &form.Ref}, nil
+}
+
+// detail says what was made of a file, and what was taken away, for people.
+func detail(name string, r *public.Report) string {
+	var gone []string
+	for _, x := range r.Removed {
+		text := fmt.Sprintf("%s (%s)", x.Kind, term.Size(x.Bytes))
+		if x.Count > 0 {
+			text = fmt.Sprintf("%s (%d, %s)", x.Kind, x.Count, term.Size(x.Bytes))
+		}
+		gone = append(gone, text)
+	}
+	if len(gone) == 0 {
+		return name + " as it is"
+	}
+	return fmt.Sprintf("the public form of %s, %s of %s, without %s", name, term.Size(r.Size), term.Size(r.PrivateSize), strings.Join(gone, ", "))
+}
+
+// fileError is an error that a file will have again.
+type fileError struct {
+	class string
+	err   error
+}
+
+func (e fileError) Error() string { return e.err.Error() }
+
+// write makes the public form of a content, proves that it has no private text, stores and
+// records it.
+func (s *Service) write(ctx context.Context, source record.Content) (record.Content, public.Report, error) {
+	none, report := record.Content{}, public.Report{}
+	in, err := s.parts.Open(ctx, source)
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, report, fileError{classAbsent, fmt.Errorf("it is no longer found: %w", err)}
+	}
+	if err != nil {
+		return none, report, err
+	}
+	defer in.Close()
+	scratch, err := os.CreateTemp(s.parts.Scratch, ".scratch-*")
+	if err != nil {
+		return none, report, err
+	}
+	defer func() { _ = errors.Join(scratch.Close(), os.Remove(scratch.Name())) }()
+	r := &input{ReaderAt: in, ctx: ctx}
+	out := &output{w: bufio.NewWriterSize(scratch, 256<<10)}
+	report, err = public.Write(out, r, source.Size, public.Options{})
+	if err = r.blame(errors.Join(err, out.flush()), out.err); err != nil {
+		return none, report, err
+	}
+	texts, err := public.PrivateTexts(r, source.Size, scratch, report.Size, public.Options{})
+	if err = r.blame(err, nil); err != nil {
+		return none, report, err
+	}
+	if len(texts) > 0 {
+		return none, report, fileError{classProof, fmt.Errorf("its public form would have %d private texts, the first %q", len(texts), texts[0].Text)}
+	}
+	c, err := s.keep(ctx, source, io.NewSectionReader(scratch, 0, report.Size), report.Size)
+	return c, report, err
+}
+
+// keep stores a form and records it. A content that is its own form is not stored again.
+func (s *Service) keep(ctx context.Context, source record.Content, form io.ReadSeeker, size int64) (record.Content, error) {
+	ref, _, err := blob.Hash(ctx, form)
+	if err != nil {
+		return record.Content{}, err
+	}
+	if ref == source.Ref {
+		return source, s.parts.DB.PutDerived(ctx, source.Ref, unchanged, nil)
+	}
+	if _, err := form.Seek(0, io.SeekStart); err != nil {
+		return record.Content{}, err
+	}
+	batch, err := s.parts.Blobs.Begin(ctx)
+	if err != nil {
+		return record.Content{}, err
+	}
+	defer batch.Abort()
+	c := record.Content{Size: size}
+	if c.Ref, _, err = batch.Put(ctx, size, form); err != nil {
+		return record.Content{}, err
+	}
+	if err := batch.Commit(ctx); err != nil {
+		return record.Content{}, err
+	}
+	return c, s.parts.DB.PutDerived(ctx, source.Ref, made, &c)
+}
+
+// input reads a content, until its context ends, and notes whether that failed.
+type input struct {
+	io.ReaderAt
+	ctx    context.Context
+	failed atomic.Pointer[error]
+}
+
+// ReadAt implements io.ReaderAt.
+func (r *input) ReadAt(p []byte, off int64) (int, error) {
+	err := context.Cause(r.ctx)
+	n := 0
+	if err == nil {
+		n, err = r.ReaderAt.ReadAt(p, off)
+	}
+	if err != nil && err != io.EOF {
+		r.failed.Store(&err)
+	}
+	return n, err
+}
+
+// blame returns the error that an error of package public stands for: that of reading or
+// writing, or a fileError. None if err is nil.
+func (r *input) blame(err, written error) error {
+	if failed := r.failed.Load(); failed != nil {
+		return *failed
+	}
+	switch {
+	case err == nil || written != nil:
+		return errors.Join(err, written)
+	case errors.Is(err, public.ErrPrivate):
+		return fileError{classPrivate, err}
+	}
+	return fileError{classBad, err}
+}
+
+// output is a buffered file that notes whether writing it failed.
+type output struct {
+	w   *bufio.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (n int, err error) {
+	n, err = o.w.Write(p)
+	o.err = errors.Join(o.err, err)
+	return n, err
+}
+
+func (o *output) flush() error {
+	err := o.w.Flush()
+	o.err = errors.Join(o.err, err)
+	return err
+}
+
+// Local implements jobs.Local.
+func (kind) Local() {}
+
+// errNoWorkers means that only machines with the depot make public forms: a worker would get
+// private files.
+var errNoWorkers = fmt.Errorf("%w: public forms are made by servers only", jobs.ErrBadWorker)
+
+// Open implements jobs.Kind.
+func (kind) Open(context.Context, jobs.Job) (jobs.File, error) { return nil, errNoWorkers }
+
+// Keep implements jobs.Kind.
+func (kind) Keep(context.Context, jobs.Job, jobs.Result, io.Reader) (jobs.Outcome, error) {
+	return jobs.Outcome{}, errNoWorkers
+}
+
+// CheckAbility implements jobs.Kind.
+func (kind) CheckAbility(a jobs.Ability) (jobs.Ability, error) { return a, errNoWorkers }
+
+// CheckFailure implements jobs.Kind.
+func (kind) CheckFailure(f jobs.Failure) (jobs.Failure, error) { return f, errNoWorkers }
+
+const remembered = 30 * 24 * time.Hour
+
+// Rule implements jobs.Kind.
+func (kind) Rule(class string) jobs.Rule {
+	switch {
+	case slices.Contains([]string{classPrivate, classBad, classProof}, class):
+		return jobs.Rule{ByContent: remembered, Versioned: true}
+	case class == classAbsent:
+		return jobs.Rule{}
+	}
+	return jobs.Rule{Retries: 2, Backoff: []time.Duration{5 * time.Second, 30 * time.Second}}
+}

@@ -1,0 +1,202 @@
+// Package publicform makes the public forms of stored contents, which people outside may have,
+// by background jobs, and finds those that have been made. What a public form is says package
+// public; who gets one is decided by others.
+package publicform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/derive/jobs"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/pdb"
+	"github.com/symdepot/symdepot/public"
+)
+
+// Kind is the kind of the jobs that make public forms, and the tool under which the index has
+// these.
+const Kind = "public"
+
+// version is the version of the forms that this program makes: the format numbers of packages
+// public and pdb. A form of another version is made again.
+const version = public.Format<<8 | pdb.PublicFormat
+
+var (
+	// made is the tool in the records of public forms.
+	made = record.Tool{Name: Kind, Version: version}
+	// unchanged is that in the records of contents that are their own public form. They have
+	// no result: a record from a content to itself would keep it for ever.
+	unchanged = record.Tool{Name: Kind + "-unchanged", Version: version}
+)
+
+// IsUnchanged reports whether the record of a tool says that a content is its own public form.
+func IsUnchanged(t record.Tool) bool { return t.Name == unchanged.Name }
+
+// ErrNone is the error for a content that has no public form: nothing of it is for people
+// outside. It is fs.ErrNotExist.
+var ErrNone = fmt.Errorf("the file has no public form: %w", fs.ErrNotExist)
+
+// Limits.
+const (
+	slots     = 2  // forms that this machine makes at once
+	queued    = 64 // more that may wait
+	perClient = 16 // of one client, queued or running
+	attempts  = 3
+)
+
+// Parts are what New needs.
+type Parts struct {
+	DB    *index.DB
+	Blobs blob.Backend
+	// Open opens a content that the index lists. Not found is fs.ErrNotExist.
+	Open  func(ctx context.Context, c record.Content) (blob.File, error)
+	Queue *jobs.Queue // New registers its kind of job
+	Log   *slog.Logger
+	Now   func() time.Time
+	// Scratch is the folder for temporary files; empty is the system's.
+	Scratch string
+}
+
+// Service makes public forms. Its methods may be called by many goroutines.
+type Service struct{ parts Parts }
+
+// New registers the kind of job.
+func New(p Parts) *Service {
+	s := &Service{p}
+	p.Queue.Register(kind{s}, jobs.Limits{Slots: slots, Queued: queued, PerClient: perClient, Attempts: attempts})
+	return s
+}
+
+// Ask is a request for the public form of a content.
+type Ask struct {
+	Source record.Content
+	Name   string // of the file, for people
+	// Client is the address of the client, without the port. It bounds the work of one
+	// client. Empty: no client in particular.
+	Client string
+	// Hold holds the request while the form is made; nil: it cannot wait.
+	Hold symbolicate.Hold
+}
+
+// Answer returns the public form of a content, and has it made if there is none. A content of
+// which nothing is public is ErrNone, a form that is being made a symbolicate.PendingError, and a
+// limit symbolicate.ErrBusy.
+func (s *Service) Answer(ctx context.Context, ask Ask) (record.Content, error) {
+	c, err := s.Made(ctx, ask.Source)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return c, err
+	}
+	return s.make(ctx, ask)
+}
+
+// Made returns the public form of a content if it has been made; else the error is
+// fs.ErrNotExist.
+func (s *Service) Made(ctx context.Context, source record.Content) (record.Content, error) {
+	c, err := s.parts.DB.Derived(ctx, source.Ref, made)
+	switch {
+	case err == nil && c.Size > 0:
+		return c, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return record.Content{}, err
+	}
+	if _, err := s.parts.DB.Derived(ctx, source.Ref, unchanged); err != nil {
+		return record.Content{}, err
+	}
+	return source, nil
+}
+
+// Write returns the public form of a content, and makes it here and now if there is none. It is
+// for commands, which do no jobs. A content of which nothing is public is ErrNone, with the reason.
+func (s *Service) Write(ctx context.Context, source record.Content) (record.Content, error) {
+	c, err := s.Made(ctx, source)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return c, err
+	}
+	c, _, err = s.write(ctx, source)
+	if fail, ok := errors.AsType[fileError](err); ok {
+		err = fmt.Errorf("%w: %w", ErrNone, fail.err)
+	}
+	return c, err
+}
+
+// Lost forgets a form whose bytes are damaged or missing, so that it is made again.
+func (s *Service) Lost(ctx context.Context, form record.Content) error {
+	_, err := s.parts.DB.ForgetDerived(ctx, form.Ref)
+	return err
+}
+
+// Retry returns the time after which a client should ask for a pending form again.
+func (s *Service) Retry(ctx context.Context) time.Duration { return s.parts.Queue.Estimate(ctx, Kind) }
+
+// payload is stored with a job.
+type payload struct {
+	Source string `json:"source"` // SHA-256
+	Size   int64  `json:"size"`
+	Name   string `json:"name"`
+	Format int    `json:"format"` // version
+}
+
+// make enters a job for a form, and waits for it.
+func (s *Service) make(ctx context.Context, ask Ask) (record.Content, error) {
+	none, key := record.Content{}, ask.Source.Ref.String()
+	p, err := json.Marshal(payload{key, ask.Source.Size, ask.Name, version})
+	if err != nil {
+		return none, err
+	}
+	job, st, err := s.parts.Queue.Enqueue(ctx, jobs.Entry{
+		Job: jobs.Job{Kind: Kind, Key: key, Payload: p}, Client: ask.Client,
+		Held:   func(ctx context.Context) (bool, error) { return found(s.Made(ctx, ask.Source)) },
+		Failed: func(ctx context.Context) (bool, error) { return found(s.failure(ctx, ask.Source)) },
+	})
+	switch {
+	case errors.Is(err, jobs.ErrFull):
+		return none, symbolicate.ErrBusy
+	case err != nil:
+		return none, err
+	}
+	if st <= jobs.Running {
+		if ask.Hold == nil {
+			return none, symbolicate.PendingError{}
+		}
+		gaveUp, err := ask.Hold(ctx, func(ctx context.Context) (err error) {
+			st, err = s.parts.Queue.Wait(ctx, job.ID, st)
+			return err
+		})
+		if err != nil {
+			return none, err
+		}
+		if st <= jobs.Running && gaveUp {
+			return none, symbolicate.PendingError{}
+		}
+	}
+	if st == jobs.Failed {
+		return none, ErrNone
+	}
+	c, err := s.Made(ctx, ask.Source)
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, symbolicate.PendingError{} // or it has been collected since
+	}
+	return c, err
+}
+
+// failure returns the remembered failure of making the form of a content. None is
+// fs.ErrNotExist.
+func (s *Service) failure(ctx context.Context, source record.Content) (any, error) {
+	return s.parts.Queue.Failure(ctx, Kind, source.Ref.String(), &source.Ref, fmt.Sprint(version))
+}
+
+// found reports whether a lookup found something: fs.ErrNotExist is no error.
+func found[T any](_ T, err error) (bool, error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,444 @@
+package pdb
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Limits of the search for private strings.
+const (
+	shortest     = 8        // characters of a string
+	maxSuspects  = 16 << 20 // bytes of strings of the public file that may be private
+	maxMask      = 64 << 20 // bytes of a part of the public file that is read at once
+	suspectWords = 1 << 16  // of the filter of their parts
+)
+
+// PrivateString is a string of a private PDB that is in its public form too.
+type PrivateString struct {
+	Text   string
+	Stream int // of the public form; -1 if it is outside all streams
+}
+
+// String returns where the string is and the string in quotes.
+func (p PrivateString) String() string {
+	if p.Stream < 0 {
+		return fmt.Sprintf("outside all streams: %q", p.Text)
+	}
+	return fmt.Sprintf("stream %d: %q", p.Stream, p.Text)
+}
+
+// PrivateStrings proves what WritePublic took away. It returns the strings of eight printable ASCII
+// characters and more, of one or two bytes each, that are in the private and in the public PDB
+// and are not, or not part of, what the public one keeps: names of public symbols that the
+// options allow, of modules and libraries without paths, and of sections, and programs of frame data. All
+// other bytes of the public file count: padding, unused pages and streams of any kind. There are none
+// if all is well. The public file must be an MSF file.
+//
+// PrivateStrings reads the public file once, and the private one only if the public one has such strings
+// at all. It needs about 100 MiB of memory at most. The error says that a file is
+// damaged, or that the public file has more strings than can be looked for.
+func PrivateStrings(
+	private io.ReaderAt, privateSize int64, public io.ReaderAt, publicSize int64, o PublicOptions,
+) ([]PrivateString, error) {
+	list, err := privateStrings(private, privateSize, public, publicSize, o)
+	if err != nil {
+		return nil, fmt.Errorf("pdb: private strings: %w", err)
+	}
+	return list, nil
+}
+
+func privateStrings(
+	private io.ReaderAt, privateSize int64, public io.ReaderAt, publicSize int64, o PublicOptions,
+) ([]PrivateString, error) {
+	f, err := open(public, publicSize)
+	if err != nil {
+		return nil, fmt.Errorf("public file: %w", err)
+	}
+	if f.Format != MSF || f.NoDBI || f.OldDBI {
+		return nil, fmt.Errorf("public file: the format %s without symbols: %w", f.Format, errors.ErrUnsupported)
+	}
+	s := &suspects{grams: map[uint64]bool{}}
+	m := &masked{f: f, opt: o, out: s.scanner()}
+	if err := f.eachPart(func(stream int, r io.Reader, size int64) error {
+		m.out.stop()
+		s.stream = stream
+		return m.part(stream, r, size)
+	}); err != nil {
+		return nil, fmt.Errorf("public file: %w", err)
+	}
+	if len(s.list) == 0 {
+		return nil, nil
+	}
+	p, err := open(private, privateSize)
+	if err != nil {
+		return nil, fmt.Errorf("private file: %w", err)
+	}
+	if err := s.find(p); err != nil {
+		return nil, fmt.Errorf("private file: %w", err)
+	}
+	list := s.found()
+	if len(list) == 0 && s.lost {
+		return nil, fmt.Errorf("public file: more than %d bytes of strings that are not kept names", maxSuspects)
+	}
+	return list, nil
+}
+
+// eachPart calls visit with the content of each stream, and, with the number -1, with each page
+// and each end of a page that belongs to no stream.
+func (f *File) eachPart(visit func(stream int, r io.Reader, size int64) error) error {
+	for n := range f.c.count() {
+		s, err := f.section(n)
+		if err != nil {
+			return err
+		}
+		if err := visit(n, s, s.Size()); err != nil {
+			return fmt.Errorf("stream %d: %w", n, err)
+		}
+	}
+	m, ok := f.c.(*msf)
+	if !ok {
+		return nil
+	}
+	sizes, err := m.sizes()
+	if err != nil {
+		return err
+	}
+	used := make([]byte, m.pagesFor(m.end)/8+1)
+	at := 4 + m.entry*int64(len(sizes))
+	for n, size := range sizes {
+		if size == nilSize || size == 0 {
+			continue
+		}
+		pages := m.pagesFor(int64(size))
+		numbers := make([]byte, m.width*pages)
+		if err := readFull(&m.dir, numbers, at); err != nil {
+			return err
+		}
+		at += int64(len(numbers))
+		last := int64(0)
+		for b := range slices.Chunk(numbers, int(m.width)) {
+			if last = int64(binary.LittleEndian.Uint16(b)); m.width == 4 {
+				last = int64(binary.LittleEndian.Uint32(b))
+			}
+			if last/8 >= int64(len(used)) {
+				return fmt.Errorf("stream %d has page %d, beyond the end of the file", n, last)
+			}
+			used[last/8] |= 1 << (last % 8)
+		}
+		if tail := int64(size) % m.page; tail > 0 {
+			from := last*m.page + tail
+			if err := visit(-1, io.NewSectionReader(m.r, from, m.page-tail), max(min(m.page-tail, m.end-from), 0)); err != nil {
+				return err
+			}
+		}
+	}
+	for page := int64(0); page*m.page < m.end; page++ {
+		if used[page/8]>>(page%8)&1 == 1 {
+			continue
+		}
+		from, end := page*m.page, min((page+1)*m.page, m.end)
+		if page == 0 {
+			from = min(int64(len(MagicMSF)), end)
+		}
+		if err := visit(-1, io.NewSectionReader(m.r, from, end-from), end-from); err != nil {
+			return fmt.Errorf("page %d: %w", page, err)
+		}
+	}
+	return nil
+}
+
+// runs finds runs of printable characters: those of one byte, and of two at even and at odd places.
+type runs struct {
+	each [3]struct {
+		n    int // characters, as far as shortest
+		gram uint64
+	}
+	odd  int
+	last byte
+	// gram is called with each eight characters in a row, and whether they continue the last ones of
+	// their kind.
+	gram func(kind int, gram uint64, more bool)
+}
+
+// stop ends all runs.
+func (r *runs) stop() {
+	for i := range r.each {
+		r.each[i].n = 0
+	}
+	r.last = 0xFF
+}
+
+// Write implements io.Writer.
+func (r *runs) Write(p []byte) (int, error) {
+	for _, c := range p {
+		r.char(0, c, c >= ' ' && c <= '~')
+		r.char(1+r.odd, r.last, c == 0 && r.last >= ' ' && r.last <= '~')
+		r.last, r.odd = c, r.odd^1
+	}
+	return len(p), nil
+}
+
+func (r *runs) char(kind int, c byte, printable bool) {
+	e := &r.each[kind]
+	if !printable {
+		e.n = 0
+		return
+	}
+	e.gram = e.gram<<8 | uint64(c)
+	if e.n < shortest {
+		if e.n++; e.n < shortest {
+			return
+		}
+		r.gram(kind, e.gram, false)
+		return
+	}
+	r.gram(kind, e.gram, true)
+}
+
+// suspects are the strings of the public file that may be private.
+type suspects struct {
+	stream int
+	list   []suspect
+	open   [3]int // index in list of the last one of each kind
+	bytes  int
+	lost   bool // there were more
+	grams  map[uint64]bool
+	filter [suspectWords]uint64 // a bit for each gram
+}
+
+type suspect struct {
+	text   []byte
+	stream int
+}
+
+// scanner returns a scanner that collects the suspects.
+func (s *suspects) scanner() *runs {
+	return &runs{last: 0xFF, gram: func(kind int, gram uint64, more bool) {
+		if s.bytes >= maxSuspects {
+			s.lost = true
+			return
+		}
+		s.grams[gram] = false
+		i := filterBit(gram)
+		s.filter[i/64] |= 1 << (i % 64)
+		s.bytes++
+		if more && s.open[kind] < len(s.list) {
+			last := &s.list[s.open[kind]]
+			last.text = append(last.text, byte(gram))
+			return
+		}
+		s.bytes += shortest
+		s.open[kind] = len(s.list)
+		s.list = append(s.list, suspect{binary.BigEndian.AppendUint64(nil, gram), s.stream})
+	}}
+}
+
+// filterBit returns the bit of a gram in the filter.
+func filterBit(gram uint64) uint64 { return gram * 0x9E3779B97F4A7C15 >> 42 }
+
+// find notes which parts of the suspects are in the private file.
+func (s *suspects) find(f *File) error {
+	r := &runs{last: 0xFF, gram: func(_ int, gram uint64, _ bool) {
+		if i := filterBit(gram); s.filter[i/64]>>(i%64)&1 == 0 {
+			return
+		}
+		if _, ok := s.grams[gram]; ok {
+			s.grams[gram] = true
+		}
+	}}
+	buf := make([]byte, winSize)
+	return f.eachPart(func(_ int, in io.Reader, size int64) error {
+		r.stop()
+		_, err := io.CopyBuffer(r, onlyReader{io.LimitReader(in, size)}, buf)
+		return err
+	})
+}
+
+// onlyReader hides all methods but Read, so that io.CopyBuffer uses the buffer.
+type onlyReader struct{ io.Reader }
+
+// found returns the parts of the suspects that are in the private file.
+func (s *suspects) found() []PrivateString {
+	var list []PrivateString
+	seen := map[PrivateString]bool{}
+	for _, one := range s.list {
+		for i := 0; i+shortest <= len(one.text); i++ {
+			end := i
+			for end+shortest <= len(one.text) && s.grams[binary.BigEndian.Uint64(one.text[end:])] {
+				end++
+			}
+			if end == i {
+				continue
+			}
+			p := PrivateString{string(one.text[i : end-1+shortest]), one.stream}
+			if !seen[p] {
+				seen[p] = true
+				list = append(list, p)
+			}
+			i = end
+		}
+	}
+	return list
+}
+
+// masked gives all bytes of a public file to out but those that it may have.
+type masked struct {
+	f   *File
+	opt PublicOptions
+	out *runs
+}
+
+// part gives a part of the file to out.
+func (m *masked) part(stream int, r io.Reader, size int64) error {
+	names, err := m.f.Names()
+	if err != nil {
+		return err
+	}
+	table, hasNames := names["/names"]
+	switch {
+	case stream == InfoStream:
+		return m.whole(r, size, maskInfo)
+	case stream == DBIStream:
+		return m.dbi(r, size)
+	case stream > IPIStream && stream == m.f.dbi.record:
+		return m.records(r, size)
+	case stream > IPIStream && stream == m.f.dbi.publics:
+		return m.whole(r, size, maskBuckets)
+	case stream > IPIStream && hasNames && stream == table:
+		return m.whole(r, size, maskPrograms)
+	case stream > IPIStream && m.isSections(stream):
+		return m.whole(r, size, maskSections)
+	}
+	_, err = io.Copy(m.out, io.LimitReader(r, size))
+	return err
+}
+
+// whole gives a part to out after mask has cleared what it may have.
+func (m *masked) whole(r io.Reader, size int64, mask func([]byte)) error {
+	b := make([]byte, min(size, maxMask))
+	if _, err := io.ReadFull(r, b); err != nil {
+		return err
+	}
+	mask(b)
+	_, _ = m.out.Write(b)
+	_, err := io.Copy(m.out, io.LimitReader(r, size-int64(len(b))))
+	return err
+}
+
+// isSections reports whether a stream has section headers.
+func (m *masked) isSections(stream int) bool {
+	s, err := m.f.section(DBIStream)
+	if err != nil {
+		return false
+	}
+	for _, i := range []int{optSections, optOriginal} {
+		if n, err := m.f.optionalNumber(s, i); err == nil && n == stream {
+			return true
+		}
+	}
+	return false
+}
+
+// maskInfo clears the ids and the names of streams that every public PDB has.
+func maskInfo(b []byte) {
+	clear(b[:min(len(b), 28)])
+	names := []byte("/LinkInfo\x00/names\x00")
+	if i := bytes.Index(b, names); i >= 0 {
+		clear(b[i : i+len(names)])
+	}
+}
+
+// maskBuckets clears the bits of the used buckets of the hash table, which any bytes can be.
+func maskBuckets(b []byte) {
+	if start := 44 + int64(u32(b, 36)); start < int64(len(b)) {
+		clear(b[start:min(start+bucketBits, int64(len(b)))])
+	}
+}
+
+// maskSections clears the names of sections.
+func maskSections(b []byte) {
+	for p := range slices.Chunk(b, 40) {
+		name, _ := untilNUL(p[:min(len(p), 8)])
+		clear(name)
+	}
+}
+
+// maskPrograms clears the programs in a string table.
+func maskPrograms(b []byte) {
+	for at := 12; at < len(b) && int64(at) < 12+int64(u32(b, 8)); {
+		text, _ := untilNUL(b[at:])
+		if at += len(text) + 1; isProgram(string(text)) {
+			clear(text)
+		}
+	}
+}
+
+// dbi gives the DBI stream to out without the names of modules that have no path.
+func (m *masked) dbi(r io.Reader, size int64) error {
+	n := min(64+m.f.dbi.modules, size)
+	if n > maxPublicModules {
+		return fmt.Errorf("%d bytes of module records are more than the limit of %d", n, maxPublicModules)
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return err
+	}
+	for at := moduleHead; at+moduleHead < len(b); {
+		at += moduleHead
+		for range 2 {
+			name, _ := untilNUL(b[at:])
+			if at = min(at+len(name)+1, len(b)); len(pathless(string(name))) == len(name) {
+				clear(name)
+			}
+		}
+		at = (at + 3) &^ 3
+	}
+	_, _ = m.out.Write(b)
+	_, err := io.Copy(m.out, io.LimitReader(r, size-n))
+	return err
+}
+
+// records gives the symbol records to out without the names of public symbols that the options
+// allow.
+func (m *masked) records(r io.Reader, size int64) error {
+	in, ok := r.(io.ReaderAt)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	var w window
+	x86 := m.f.Machine == machineX86
+	for w.reset(in, 0, size); w.left() > 0; {
+		_, kind, data, err := w.record(1)
+		if err != nil {
+			return err
+		}
+		if kind == 0 {
+			_, err := io.Copy(m.out, io.NewSectionReader(in, w.off, size-w.off))
+			return err
+		}
+		if kind == symPublic && len(data) > 10 {
+			if name, ended := untilNUL(data[10:]); ended && m.opt.allows(string(name), x86) {
+				_, _ = m.out.Write(data[:10])
+				m.out.stop()
+				data = data[10+len(name):]
+			}
+		}
+		_, _ = m.out.Write(data)
+		m.out.stop()
+	}
+	return nil
+}
+
+// allows reports whether the name of a public symbol may be in the output.
+func (o PublicOptions) allows(name string, x86 bool) bool {
+	if strings.HasPrefix(name, o.module()+"+") {
+		return true // a hidden name
+	}
+	shown, hidden := o.shown(name, x86)
+	return !hidden && (!o.Undecorated || !decorated(name)) && shown != ""
+}
