@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"internal/run/command":             nil,
 	"internal/run/command/commandtest": nil,
 	"internal/run/console":             {"internal/base/term", "internal/depot", "internal/run/setup", "internal/run/version"},
+	"internal/run/formatcmd":           {"cab", "internal/base/term", "internal/derive/symbolicate", "internal/run/console", "public"},
 	"internal/run/config":              {"internal/base/address", "internal/base/glob", "internal/base/term", "internal/derive/transcode", "internal/files/srclink", "internal/remote/sympath", "internal/remote/upstream", "internal/run/manual", "internal/serve/auth", "internal/serve/oidc", "internal/store/bucket", "layout", "symcache", "symfile", "symstore"},
 	"internal/run/daemon":              {"internal/base/wire"},
 	"internal/run/doctor":              {"internal/base/account", "internal/base/address", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/check", "internal/depot/home", "internal/remote/sympath", "internal/remote/upstream", "internal/run/client", "internal/run/config", "internal/run/daemon", "internal/run/setup", "internal/serve/auth", "internal/store/bucket"},

@@ -1,6 +1,9 @@
 package command
 
-import "github.com/symdepot/symdepot/internal/run/logincmd"
+import (
+	"github.com/symdepot/symdepot/internal/run/formatcmd"
+	"github.com/symdepot/symdepot/internal/run/logincmd"
+)
 
 // cli is the command line. Its commands stand in groups, in the order in which the help lists them.
 type cli struct {
@@ -89,12 +92,12 @@ type operateCommands struct {
 
 // formatCommands read and write files of other programs.
 type formatCommands struct {
-	Cab         cabCmd      `cmd:"" nodepot:"" help:"Write, list and extract cabinets."`
-	DumpSyms    dumpSymsCmd `cmd:"" nodepot:"" help:"Write a Breakpad symbol file (.sym) of a module."`
-	Strip       stripCmd    `cmd:"" nodepot:"" help:"Write the public form of a file: names, no lines or types."`
-	Cold        coldCmd     `cmd:"" help:"Examine cold files."`
-	DsymForUUID dsymCmd     `cmd:"" name:"dsymforuuid" help:"Get dSYM bundles by UUID, as LLDB on macOS wants them."`
-	Symstore    symstoreCmd `cmd:"" nodepot:"" passthrough:"" help:"Work as symstore.exe: add, del, query, check and others."`
+	Cab         formatcmd.Cab      `cmd:"" nodepot:"" help:"Write, list and extract cabinets."`
+	DumpSyms    formatcmd.DumpSyms `cmd:"" nodepot:"" help:"Write a Breakpad symbol file (.sym) of a module."`
+	Strip       formatcmd.Strip    `cmd:"" nodepot:"" help:"Write the public form of a file: names, no lines or types."`
+	Cold        coldCmd            `cmd:"" help:"Examine cold files."`
+	DsymForUUID dsymCmd            `cmd:"" name:"dsymforuuid" help:"Get dSYM bundles by UUID, as LLDB on macOS wants them."`
+	Symstore    symstoreCmd        `cmd:"" nodepot:"" passthrough:"" help:"Work as symstore.exe: add, del, query, check and others."`
 }
 
 // ownCommands are about the program itself.

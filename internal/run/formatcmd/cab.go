@@ -1,4 +1,5 @@
-package command
+// Package formatcmd is the commands that read and write files of other programs, without a depot.
+package formatcmd
 
 import (
 	"errors"
@@ -11,13 +12,15 @@ import (
 	"github.com/symdepot/symdepot/internal/run/console"
 )
 
-type cabCmd struct {
-	Create  cabCreateCmd  `cmd:"" help:"Write a cabinet."`
-	List    cabListCmd    `cmd:"" help:"List the files in a cabinet."`
-	Extract cabExtractCmd `cmd:"" help:"Extract files from a cabinet."`
+// Cab is the command symdepot cab.
+type Cab struct {
+	Create  CabCreate  `cmd:"" help:"Write a cabinet."`
+	List    CabList    `cmd:"" help:"List the files in a cabinet."`
+	Extract CabExtract `cmd:"" help:"Extract files from a cabinet."`
 }
 
-type cabCreateCmd struct {
+// CabCreate writes a cabinet.
+type CabCreate struct {
 	Method string   `help:"text:cab_create_method" enum:"mszip,lzx,none" default:"mszip"`
 	Out    string   `arg:"" name:"cabinet" help:"The cabinet to write; an existing file is replaced."`
 	Files  []string `arg:"" name:"file" help:"Files to put in, under their base names."`
@@ -27,7 +30,7 @@ type cabCreateCmd struct {
 var cabMethods = map[string]cab.Method{"mszip": cab.MSZIP, "lzx": cab.LZX, "none": cab.None}
 
 // Run writes a cabinet.
-func (c cabCreateCmd) Run(a *console.Console) error {
+func (c CabCreate) Run(a *console.Console) error {
 	size, err := cab.CreateFile(a.Ctx, c.Out, c.Files, cab.WriteOptions{Method: cabMethods[c.Method], Workers: runtime.GOMAXPROCS(0)})
 	if errors.Is(err, cab.ErrNotFile) {
 		return term.UsageError(err.Error())
@@ -39,13 +42,14 @@ func (c cabCreateCmd) Run(a *console.Console) error {
 	return nil
 }
 
-type cabListCmd struct {
+// CabList lists the files in a cabinet.
+type CabList struct {
 	JSON bool   `help:"Print one JSON object per file."`
 	File string `arg:"" name:"cabinet" help:"A cabinet: .cab, .pd_, .dl_, .ex_ …"`
 }
 
 // Run lists a cabinet.
-func (c cabListCmd) Run(a *console.Console) error {
+func (c CabList) Run(a *console.Console) error {
 	r, closer, err := cab.OpenFile(c.File)
 	if err != nil {
 		return err
@@ -85,14 +89,15 @@ func cabTime(f *cab.File) string {
 	return f.Modified.Format("2006-01-02T15:04:05")
 }
 
-type cabExtractCmd struct {
+// CabExtract extracts files from a cabinet.
+type CabExtract struct {
 	Dir     string   `help:"Folder to extract into." short:"C" default:"." placeholder:"DIR"`
 	File    string   `arg:"" name:"cabinet" help:"A cabinet."`
 	Members []string `arg:"" optional:"" name:"member" help:"Only these, in any letter case."`
 }
 
 // Run extracts a cabinet.
-func (c cabExtractCmd) Run(a *console.Console) error {
+func (c CabExtract) Run(a *console.Console) error {
 	r, closer, err := cab.OpenFile(c.File)
 	if err != nil {
 		return err

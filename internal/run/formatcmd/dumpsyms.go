@@ -1,4 +1,4 @@
-package command
+package formatcmd
 
 import (
 	"fmt"
@@ -9,14 +9,15 @@ import (
 	"github.com/symdepot/symdepot/internal/run/console"
 )
 
-type dumpSymsCmd struct {
+// DumpSyms is the command symdepot dump-syms.
+type DumpSyms struct {
 	Store  string   `help:"Write each file below this folder, in Breakpad's layout, instead of to standard output." placeholder:"DIR"`
 	Format string   `help:"sym: Breakpad's text. gsym: LLVM's binary form." enum:"sym,gsym" default:"sym" placeholder:"sym|gsym"`
 	Files  []string `arg:"" name:"file" help:"PDBs, programs and their debug files."`
 }
 
 // Run writes the symbol files.
-func (c dumpSymsCmd) Run(a *console.Console) error {
+func (c DumpSyms) Run(a *console.Console) error {
 	format := symbolicate.Breakpad
 	if c.Format == "gsym" {
 		format = symbolicate.GSYM

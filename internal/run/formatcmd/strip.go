@@ -1,4 +1,4 @@
-package command
+package formatcmd
 
 import (
 	"errors"
@@ -10,7 +10,8 @@ import (
 	"github.com/symdepot/symdepot/public"
 )
 
-type stripCmd struct {
+// Strip is the command symdepot strip.
+type Strip struct {
 	Out         string   `help:"File for the public form; an existing file is replaced." short:"o" placeholder:"FILE"`
 	Check       bool     `help:"text:strip_check"`
 	PublicNames []string `help:"text:strip_public_names" enum:"all,exported,undecorated" default:"all" placeholder:"WORDS"`
@@ -21,7 +22,7 @@ type stripCmd struct {
 }
 
 // Run writes a public form, or checks one.
-func (c stripCmd) Run(a *console.Console) error {
+func (c Strip) Run(a *console.Console) error {
 	o := public.Options{
 		Exported: slices.Contains(c.PublicNames, "exported"), Undecorated: slices.Contains(c.PublicNames, "undecorated"), Hide: c.Hide,
 	}
@@ -51,7 +52,7 @@ func (c stripCmd) Run(a *console.Console) error {
 }
 
 // printReport prints what is in the public form, and what is not.
-func (c stripCmd) printReport(a *console.Console, r *public.Report) error {
+func (c Strip) printReport(a *console.Console, r *public.Report) error {
 	if c.JSON {
 		return term.NewJSONLines(a.Stdout).Write(report(r))
 	}
@@ -76,7 +77,7 @@ func (c stripCmd) printReport(a *console.Console, r *public.Report) error {
 }
 
 // printTexts prints private texts. There is one at least, or the answer is that all is well.
-func (c stripCmd) printTexts(a *console.Console, texts []public.PrivateText) error {
+func (c Strip) printTexts(a *console.Console, texts []public.PrivateText) error {
 	for _, t := range texts {
 		if c.JSON {
 			if err := term.NewJSONLines(a.Stdout).Write(map[string]string{"text": t.Text, "place": t.Place}); err != nil {
