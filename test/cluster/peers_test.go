@@ -313,7 +313,7 @@ func TestNodesTokens(t *testing.T) {
 		ask(token, 200)
 		ask(token, 200) // from memory
 		c.Run(t, "token", "revoke", made.ID)
-		ask(token, 404) // as for a file that does not exist
+		ask(token, 401) // whether the file exists or not
 	}
 	for _, s := range c.Nodes { // the logs are whole then
 		if err := s.Stop(); err != nil {
