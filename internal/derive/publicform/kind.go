@@ -113,7 +113,8 @@ func detail(name string, r *public.Report) string {
 	if len(gone) == 0 {
 		return name + " as it is"
 	}
-	return fmt.Sprintf("the public form of %s, %s of %s, without %s", name, term.Size(r.Size), term.Size(r.PrivateSize), strings.Join(gone, ", "))
+	return fmt.Sprintf("the public form of %s, %s of %s, without %s",
+		name, term.Size(r.Size), term.Size(r.PrivateSize), strings.Join(gone, ", "))
 }
 
 // fileError is an error that a file will have again.
@@ -152,7 +153,8 @@ func (s *Service) write(ctx context.Context, source record.Content) (record.Cont
 		return none, report, err
 	}
 	if len(texts) > 0 {
-		return none, report, fileError{classProof, fmt.Errorf("its public form would have %d private texts, the first %q", len(texts), texts[0].Text)}
+		err := fmt.Errorf("its public form would have %d private texts, the first %q", len(texts), texts[0].Text)
+		return none, report, fileError{classProof, err}
 	}
 	c, err := s.keep(ctx, source, io.NewSectionReader(scratch, 0, report.Size), report.Size)
 	return c, report, err
