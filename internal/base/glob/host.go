@@ -1,7 +1,7 @@
 package glob
 
 import (
-	"net"
+	"net/netip"
 	"strings"
 )
 
@@ -28,6 +28,6 @@ func IsHost(pattern string) bool {
 // IsLoopback reports whether a host, as URLs name it, is always this machine: an address of
 // the loopback, or localhost.
 func IsLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return CanonicalHost(host) == "localhost" || ip != nil && ip.IsLoopback()
+	ip, err := netip.ParseAddr(host)
+	return CanonicalHost(host) == "localhost" || err == nil && ip.Zone() == "" && ip.Unmap().IsLoopback()
 }
