@@ -304,7 +304,7 @@ func TestLoginEnds(t *testing.T) {
 	ended("the end on the page", func() {
 		p := commandtest.NewPerson(t)
 		_, _, page := p.Open(s.url()+"/-/login", url.Values{"user": {"alice"}, "password": {"secret"}, "next": {"/-/signins"}}) //nolint:misspell // a word of addresses
-		id := regexp.MustCompile(`<td>program</td>(?s:.*?)action="(/-/signins/[0-9a-f]+/end)"`).FindStringSubmatch(page)        //nolint:misspell // a word of addresses
+		id := regexp.MustCompile(`<td>program</td>(?s:.*?)action="(/-/signins/[0-9a-f]+/end)"`).FindStringSubmatch(page)
 		if id == nil {
 			t.Fatalf("the page has no login of a program:\n%s", page)
 		}
