@@ -182,6 +182,15 @@ func open(kind symfile.Kind, fat bool, r io.ReaderAt, size int64, o Options) (*f
 	return nil, private("a file of the kind %s", kind)
 }
 
+// MayHave reports whether files of a kind may have a public form, so far as the kind decides.
+func MayHave(kind symfile.Kind) bool {
+	switch kind {
+	case symfile.ELF, symfile.MachO, symfile.Breakpad, symfile.WASM, symfile.PE:
+		return true
+	}
+	return isPDB(kind)
+}
+
 // kindGSYM stands for GSYM files, which no client asks a symbol server for, so that package symfile
 // has no number for them.
 const kindGSYM symfile.Kind = 255

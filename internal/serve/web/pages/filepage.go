@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/public"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -179,11 +180,14 @@ func (p objectPages) objectSection(f *frame, r *web.Request, o *catalog.EntryObj
 	}
 	if path := layout.Path(o.Object); path != "" {
 		s.Download = download(r.Base, o.Object)
-		s.Public = s.Download + "?" + values(web.Audience, web.AudiencePublic).Encode()
+		outside := s.Download + "?" + values(web.Audience, web.AudiencePublic).Encode()
 		if r.Identity.SignIn != "" {
 			// The cookie does not count on the paths of symbol files.
 			s.Download = link(r.Base, "file", []string{web.DownloadWord}, values("path", "/"+path))
-			s.Public = link(r.Base, "file", []string{web.DownloadWord}, values("path", "/"+path, web.Audience, web.AudiencePublic))
+			outside = link(r.Base, "file", []string{web.DownloadWord}, values("path", "/"+path, web.Audience, web.AudiencePublic))
+		}
+		if public.MayHave(o.Object.Kind) {
+			s.Public = outside
 		}
 		s.Why = f.Ask("trace", "path", "/"+path)
 	}
