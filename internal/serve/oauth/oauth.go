@@ -62,6 +62,11 @@ func IsEndpoint(segs []string) bool {
 	return web.Claims(segs) && len(segs) > 1 && segs[1] == word && (len(segs) == 2 || segs[2] != authorizeWord)
 }
 
+// IsPage reports whether a claimed path is a page at which a person lets a program log in.
+func IsPage(segs []string) bool {
+	return web.Claims(segs) && len(segs) > 1 && (segs[1] == DeviceWord || len(segs) > 2 && segs[1] == word && segs[2] == authorizeWord)
+}
+
 // Issuer is the issuer's URL, as the client of a request wrote it.
 func Issuer(r *web.Request) string {
 	base := r.BaseURL

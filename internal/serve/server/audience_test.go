@@ -525,10 +525,16 @@ func TestOnlyPublic(t *testing.T) {
 			}
 			checkPublic(t, what, f.body, r.body)
 		}
-		for _, path := range []string{"/metrics", "/-/api/v1/files/" + sha256Hex(f.body), "/-/api/v1/jobs", "/-/api/v1/tokens"} {
+		for _, path := range []string{
+			"/metrics", "/-/api/v1/files/" + sha256Hex(f.body), "/-/api/v1/jobs", "/-/api/v1/tokens", "/-/device",
+			"/-/oauth/.well-known/oauth-authorization-server", "/v1/symbols/hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1:checkStatus?key=" + admin,
+		} {
 			if r := sendTo(t, "GET", url+path, bearer(admin)); r.status == 200 {
-				t.Errorf("%s: %s: status 200, want a refusal", what, path)
+				t.Errorf("%s: %s: status 200, want a refusal", what, auth.Redact(path))
 			}
+		}
+		if r := sendTo(t, "POST", url+"/v1/uploads:create?key="+admin); r.status/100 == 2 {
+			t.Errorf("%s: an upload with a token in the query: status %d, want a refusal", what, r.status)
 		}
 	}
 	// Without a gate, too.

@@ -153,6 +153,10 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.OnlyPublic {
+		// Workers get whole files, and uploaders have ways of their own to send a token.
+		c.WorkerToken, c.Uploads = "", nil
+	}
 	if c.Uploads == nil {
 		c.Uploads = intake.None()
 	}
@@ -161,9 +165,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Audit == nil {
 		c.Audit = auth.NoAudit()
-	}
-	if c.OnlyPublic {
-		c.WorkerToken = "" // workers get whole files
 	}
 	if c.API == nil {
 		c.API = api.Off(c.Log)

@@ -112,7 +112,17 @@ func (s *oauthEndpoints) admit(x *exchange, r *http.Request, p *place) bool {
 		s.refuse(x, r, p, err)
 		return false
 	}
+	if s.cfg.OnlyPublic {
+		s.refuse(x, r, p, errNoLogins)
+		return false
+	}
 	return true
+}
+
+// errNoLogins refuses programs that log in at a server for people outside: their tokens would be
+// worth more at the other servers of the depot than the person at this one was told.
+var errNoLogins = &web.Problem{
+	Word: "not-found", Detail: "nobody logs in at a server for people outside; use the other server of the depot",
 }
 
 // serve answers a request.
@@ -149,6 +159,9 @@ func (s *webPages) admit(x *exchange, r *http.Request, p *place) bool {
 	switch login := web.IsSignIn(p.own); {
 	case pages.IsAsset(p.own):
 		return true
+	case s.cfg.OnlyPublic && oauth.IsPage(p.own):
+		s.refusePage(x, s.request(x, r, p), errNoLogins)
+		return false
 	case p.token != "" && (!login || r.Method != http.MethodPost || len(p.own) != 2):
 		// Pages show their address, and so the token: there is only the button of the root
 		// page.
