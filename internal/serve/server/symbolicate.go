@@ -230,8 +230,11 @@ func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request
 	ask, end := s.asking(ctx, x, r, work)
 	defer end()
 	src := s.depot.Symbols.Source(ask)
-	if !x.caller.public.IsEmpty() {
-		src = orPublic{src, s.depot.PublicSource(x.caller.public, ask)}
+	switch outside := s.depot.PublicSource(x.caller.public, ask); {
+	case asksForPublic(r):
+		src = outside
+	case !x.caller.public.IsEmpty():
+		src = orPublic{src, outside}
 	}
 	texts := s.depot.Symbols.Texts(ask)
 	if api == "source" {
