@@ -92,14 +92,21 @@ func requestIn(row rowOf, hash [32]byte) (RequestRow, error) {
 	return q, err
 }
 
-// mayWait returns ErrManyRequests if too many requests wait for another one of an address.
-func mayWait(row rowOf, address string, limits RequestLimits, now time.Time) error {
+// mayWait returns ErrManyRequests if too many requests wait for another one. Everybody may ask for
+// the answer of a person, so many such requests must not keep people from what they have allowed:
+// codes are counted apart, by person.
+func mayWait(row rowOf, q *RequestRow, limits RequestLimits, now time.Time) error {
 	var each, all int
-	const waiting = "SELECT count(*) FROM login_request WHERE state IN ('asked', 'allowed') AND expires > $1"
+	waiting := "SELECT count(*) FROM login_request WHERE state IN ('asked', 'allowed') AND expires > $1 AND user_code IS NOT NULL"
+	of, who := " AND address = $2", q.Address
+	if q.UserCode == [32]byte{} {
+		waiting = "SELECT count(*) FROM login_request WHERE state IN ('asked', 'allowed') AND expires > $1 AND user_code IS NULL"
+		of, who = " AND created_by = $2", q.CreatedBy
+	}
 	if err := row(waiting, []any{now.UnixMilli()}, &all); err != nil {
 		return err
 	}
-	if err := row(waiting+" AND address = $2", []any{now.UnixMilli(), engine.Text(address)}, &each); err != nil {
+	if err := row(waiting+of, []any{now.UnixMilli(), engine.Text(who)}, &each); err != nil {
 		return err
 	}
 	if each >= limits.Each || all >= limits.All {
@@ -116,7 +123,7 @@ func (ts Tokens) PutRequest(ctx context.Context, q RequestRow, limits RequestLim
 		user = q.UserCode[:]
 	}
 	const op = "ask for a login"
-	if err := mayWait(ts.reads(ctx), q.Address, limits, ts.db.Now()); err != nil {
+	if err := mayWait(ts.reads(ctx), &q, limits, ts.db.Now()); err != nil {
 		return ts.db.Fail(op, err)
 	}
 	return ts.db.Update(ctx, op, func(w *engine.Write) error {
@@ -124,7 +131,7 @@ func (ts Tokens) PutRequest(ctx context.Context, q RequestRow, limits RequestLim
 		if _, err := w.Exec("DELETE FROM login_request WHERE expires <= $1", now.Add(-limits.Keep).UnixMilli()); err != nil {
 			return err
 		}
-		if err := mayWait(w.Row, q.Address, limits, now); err != nil {
+		if err := mayWait(w.Row, &q, limits, now); err != nil {
 			return err
 		}
 		n, err := w.Exec("INSERT INTO login_request ("+requestColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,

@@ -151,7 +151,7 @@ func (g *Gate) allow(q *RequestRow, id *Identity, rights *Rights) error {
 	now := g.now()
 	q.State, q.Name, q.CreatedBy, q.Parent, q.Ends = RequestAllowed, id.Name, id.Maker(), id.TokenID, now.Add(g.loginLife(id, rights))
 	who := *id
-	if who.Method == MethodToken && !who.Until.IsZero() && who.Until.Before(q.Ends) {
+	if (who.Method == MethodToken || who.Method == MethodCertificate) && !who.Until.IsZero() && who.Until.Before(q.Ends) {
 		q.Ends = who.Until
 	}
 	who.Until = time.Time{} // the login outlives a ticket
