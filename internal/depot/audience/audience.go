@@ -107,11 +107,8 @@ func (d *Door) Get(ctx context.Context, scope Scope, q answer.Question) (*File, 
 // outside, and makes it if need be. A file of which nothing is public is fs.ErrNotExist, with the
 // reason.
 func (d *Door) Form(ctx context.Context, stored record.Stored) (*File, error) {
-	c, err := d.parts.Public.Write(ctx, record.Content{Ref: stored.Ref, Size: stored.Size})
-	if err != nil {
-		return nil, err
-	}
-	f, err := d.openForm(ctx, record.Hit{Stored: stored}, c)
+	source := record.Content{Ref: stored.Ref, Size: stored.Size}
+	f, err := d.opened(ctx, record.Hit{Stored: stored}, func() (record.Content, error) { return d.parts.Public.Write(ctx, source) })
 	if err != nil {
 		return nil, err
 	}
@@ -238,8 +235,13 @@ func (d *Door) Source(scope Scope, ask symbolicate.Ask) symbolicate.Source {
 // form opens the public form of a file, and has it made if need be.
 func (d *Door) form(ctx context.Context, q *answer.Question, h record.Hit) (*answer.File, error) {
 	ask := publicform.Ask{Source: record.Content{Ref: h.Ref, Size: h.Size}, Name: h.Object.Name, Client: q.Client, Hold: q.Hold}
+	return d.opened(ctx, h, func() (record.Content, error) { return d.parts.Public.Answer(ctx, ask) })
+}
+
+// opened opens the public form that get returns. One whose bytes are damaged is got again.
+func (d *Door) opened(ctx context.Context, h record.Hit, get func() (record.Content, error)) (*answer.File, error) {
 	for again := false; ; again = true {
-		c, err := d.parts.Public.Answer(ctx, ask)
+		c, err := get()
 		if err != nil {
 			return nil, err
 		}

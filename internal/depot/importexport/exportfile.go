@@ -3,7 +3,6 @@ package importexport
 import (
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/public"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -20,7 +21,7 @@ func (ex *exporter) file(w *treeWriter, p *place) error {
 		return err
 	}
 	src, err := ex.open(p)
-	if ex.opt.Public && errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, public.ErrPrivate) || ex.opt.Public && errors.Is(err, objfile.ErrBroken) {
 		ex.result.Private++
 		ex.event(EventPrivate, p.path, err.Error(), false)
 		return nil
