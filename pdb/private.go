@@ -434,9 +434,22 @@ func (m *masked) records(r io.Reader, size int64) error {
 	return nil
 }
 
+// isPlace reports whether a text is the place of a symbol in hex, as names of hidden symbols have it:
+// 0xRVA, or SSSS:OOOOOOOO of a section that the headers do not have.
+func isPlace(text string) bool {
+	if rva, ok := strings.CutPrefix(text, "0x"); ok {
+		text = rva
+	} else if section, offset, ok := strings.Cut(text, ":"); ok && section != "" {
+		text = section + offset
+	} else {
+		return false
+	}
+	return text != "" && strings.Trim(text, "0123456789abcdef") == ""
+}
+
 // allows reports whether the name of a public symbol may be in the output.
 func (o PublicOptions) allows(name string, x86 bool) bool {
-	if strings.HasPrefix(name, o.module()+"+") {
+	if place, ok := strings.CutPrefix(name, o.module()+"+"); ok && isPlace(place) {
 		return true // a hidden name
 	}
 	shown, hidden := o.shown(name, x86)

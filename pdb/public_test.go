@@ -589,7 +589,7 @@ func TestWritePublicRefused(t *testing.T) {
 	refuse("text in place of frame data", with(func(s []content) { s[9].data = []byte(secret + "    ") }), PublicOptions{}, errText, "")
 	refuse("cut records", with(func(s []content) { s[6].data = s[6].data[:len(s[6].data)-5] }), PublicOptions{}, nil, "no record")
 	refuse("a short record", with(func(s []content) { s[6].data = cat(s[6].data, rec(symPublic, 1)) }), PublicOptions{}, nil, "a public symbol of 4 bytes")
-	refuse("no exports", readFile(t, "hello-x64.pdb"), PublicOptions{Exported: true}, ErrNotPublic, "export table")
+	refuse("no exports", readFile(t, "hello-x64.pdb"), PublicOptions{Exported: true}, ErrNotPublic, "what the image exports")
 	refuse("symbols of a module beyond its stream", with(func(s []content) { s[12].data = s[12].data[:10] }), PublicOptions{}, nil, "bytes of symbols")
 	whole := readFile(t, "hello-x64.pdb")
 	for n := 0; n < len(whole); n += 509 {

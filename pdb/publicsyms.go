@@ -655,7 +655,8 @@ func (f *File) exported(modules []compiland, given []string) (map[string]bool, e
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("the PDB does not say what the image exports; give the names of its export table: %w", ErrNotPublic)
+		return nil, fmt.Errorf("the PDB does not say what the image exports; "+
+			"take all names, or give PublicOptions.Exports: %w", ErrNotPublic)
 	}
 	return names, nil
 }
