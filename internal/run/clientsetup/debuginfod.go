@@ -139,6 +139,7 @@ func debuginfod(_ context.Context, s *Setup) (f Finding, err error) {
 		return f, err
 	}
 	f.Edits, f.Then = append(f.Edits, service...), then
+	f.Notes = append(f.Notes, s.unrefreshed(service)...)
 	f.Notes = append(f.Notes, "new sessions have the settings; run `. "+quoted(e.Path)+"` for this one")
 	return f, nil
 }
@@ -247,6 +248,15 @@ func (s *Setup) service() (edits []Edit, then []Command, err error) {
 		then = []Command{{"launchctl", []string{"load", "-w", path}}}
 	}
 	return edits, then, err
+}
+
+// unrefreshed returns what the person must know where the system cannot run the service.
+func (s *Setup) unrefreshed(service []Edit) []string {
+	if len(service) > 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("nothing on this machine keeps the token fresh: "+
+		"run `symdepot login --refresh` every %d minutes, for example with cron", servicePause)}
 }
 
 const agentLabel = "symdepot.login"

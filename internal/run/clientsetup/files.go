@@ -88,5 +88,6 @@ func netrc(_ context.Context, s *Setup) (f Finding, err error) {
 	f.Edits[0].Target = "netrc"
 	service, then, err := s.service()
 	f.Edits, f.Then = append(f.Edits, service...), then
+	f.Notes = append(f.Notes, s.unrefreshed(service)...)
 	return f, err
 }

@@ -88,7 +88,15 @@ func (c Strip) printTexts(a *console.Console, texts []public.PrivateText) error 
 		fmt.Fprintf(a.Stdout, "%s: %s\n", t.Place, term.PrintableText(t.Text, 200))
 	}
 	if len(texts) > 0 {
-		fmt.Fprintf(a.Stderr, "symdepot: %s of the private file in the public form\n", term.Count(int64(len(texts)), "text"))
+		what := term.Printable(c.Public)
+		if c.Public == "" {
+			what = "the public form of " + term.Printable(c.File)
+		}
+		fmt.Fprintf(a.Stderr, "symdepot: %s has %s of %s", what, term.Count(int64(len(texts)), "private text"), term.Printable(c.File))
+		if c.Public == "" && c.Out != "" {
+			fmt.Fprintf(a.Stderr, "; %s was not written", term.Printable(c.Out))
+		}
+		fmt.Fprintln(a.Stderr, "; leave names out with --hide, or report a fault of symdepot")
 		return term.ErrNegative
 	}
 	if !c.JSON {

@@ -506,7 +506,7 @@ func timed(t *testing.T, name, state, url string, args ...string) (string, time.
 func TestAnswerTime(t *testing.T) {
 	symtest.NeedsMoreThanWine(t, "the start of a process alone takes longer")
 	if testing.Short() {
-		t.Skip("needs a program without the race detector")
+		t.Skip("the time counts without -short, which the race detector is run with")
 	}
 	s, state := newServer(t, symbols)
 	name := program(t, t.TempDir(), "symdepot")

@@ -93,7 +93,8 @@ func (p *Proxy) Open(ctx context.Context) (net.Listener, error) {
 		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", p.Listen)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w; --listen 127.0.0.1:0 picks a free port", err)
+		return nil, fmt.Errorf("%w: if that is no proxy of yours, another program may answer your debuggers there; "+
+			"--listen 127.0.0.1:0 picks a free port", err)
 	}
 	return localproxy.OnlyUser(ln, func(from net.Addr) {
 		fmt.Fprintf(p.stderr, "symdepot: refused a connection of another user (%s)\n", from)

@@ -146,7 +146,8 @@ func (l Login) carryOut(a *console.Console, all *login.Logins, machine clientset
 	}
 	for _, c := range then {
 		if out, err := machine.Run(a.Ctx, c.Program, c.Args...); err != nil {
-			say(a, "symdepot: %s: %v; run this command yourself in a session of yours. It printed:\n%s", c, err, term.PrintableText(out, 1<<10))
+			say(a, "symdepot: %s: %v; run this command yourself in a terminal of your login session. It printed:\n%s",
+				c, err, term.PrintableText(out, 1<<10))
 		}
 	}
 	_, err := fmt.Fprintf(a.Stdout, "%s changed; symdepot login %s --configure --undo puts back what stood before.\n",
