@@ -191,6 +191,11 @@ func checkSymbolTables(t testing.TB, f *File) {
 			}
 		}
 	}
+	// The other hash table has the first symbol, so that it is not empty.
+	if g := all[f.dbi.globals]; n > 0 && (le.Uint32(g[8:]) != 8 || le.Uint32(g[12:]) != bucketBits+4 || le.Uint32(g[16:]) != 1 ||
+		g[24:][hashText(name(0))%hashBuckets/8]>>(hashText(name(0))%8)&1 == 0) {
+		t.Errorf("the hash table of other symbols is %x, want one with the first public symbol", g)
+	}
 	if len(seen) != n || len(byAddress) != 4*n || n != len(symbols(t, f)) {
 		t.Fatalf("%d symbols by name and %d by address, want %d", len(seen), len(byAddress)/4, len(symbols(t, f)))
 	}
@@ -473,9 +478,9 @@ func TestIsProgram(t *testing.T) {
 func TestPublicFormat(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"hello-arm64.pdb": "1 e0392364eb2b3cce12ca52ac6ccaf749129a2e068ea831f533327098518b2129",
-		"hello-x64.pdb":   "1 4284e995c0e9b043974ff7bcf3c0b22779e7e0be1b6456f49c595106c9065b43",
-		"hello-x86.pdb":   "1 07c072f216ee0fd4442492b5ff477e62304a930b4a8d657df954001880936c17",
+		"hello-arm64.pdb": "2 848050a7a2e6b1eaadfb6ec4c2083fd8bb88e38a83a267d14d867fb3b9a36df2",
+		"hello-x64.pdb":   "2 834df51cec3d6fd4040c77c1fed182f503c52bcc653b0b4d49446f37b51c7990",
+		"hello-x86.pdb":   "2 9c53f9c22a73c2f29bbc4b3bfbc29fdb8fe6e214e1e017e08cc1b394f15f5af8",
 	} {
 		out, _ := stripped(t, readFile(t, name), PublicOptions{PageSize: 4096})
 		if got := fmt.Sprintf("%d %x", PublicFormat, sha256.Sum256(out)); got != want {
