@@ -14,7 +14,7 @@ import (
 // PublicFormat is the number of the form that WritePublic writes. Equal input, equal
 // options and an equal number give equal bytes; a version of this module that writes
 // other bytes has another number.
-const PublicFormat = 1
+const PublicFormat = 2
 
 // PublicOptions are the options of WritePublic. The zero value keeps the name of each public
 // symbol as the linker knows it, and that of each static function.

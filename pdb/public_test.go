@@ -191,6 +191,11 @@ func checkSymbolTables(t testing.TB, f *File) {
 			}
 		}
 	}
+	// The other hash table has the first symbol, so that it is not empty.
+	if g := all[f.dbi.globals]; n > 0 && (le.Uint32(g[8:]) != 8 || le.Uint32(g[12:]) != bucketBits+4 || le.Uint32(g[16:]) != 1 ||
+		g[24:][hashText(name(0))%hashBuckets/8]>>(hashText(name(0))%8)&1 == 0) {
+		t.Errorf("the hash table of other symbols is %x, want one with the first public symbol", g)
+	}
 	if len(seen) != n || len(byAddress) != 4*n || n != len(symbols(t, f)) {
 		t.Fatalf("%d symbols by name and %d by address, want %d", len(seen), len(byAddress)/4, len(symbols(t, f)))
 	}
@@ -473,9 +478,9 @@ func TestIsProgram(t *testing.T) {
 func TestPublicFormat(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"hello-arm64.pdb": "1 e0392364eb2b3cce12ca52ac6ccaf749129a2e068ea831f533327098518b2129",
-		"hello-x64.pdb":   "1 4284e995c0e9b043974ff7bcf3c0b22779e7e0be1b6456f49c595106c9065b43",
-		"hello-x86.pdb":   "1 07c072f216ee0fd4442492b5ff477e62304a930b4a8d657df954001880936c17",
+		"hello-arm64.pdb": "2 848050a7a2e6b1eaadfb6ec4c2083fd8bb88e38a83a267d14d867fb3b9a36df2",
+		"hello-x64.pdb":   "2 834df51cec3d6fd4040c77c1fed182f503c52bcc653b0b4d49446f37b51c7990",
+		"hello-x86.pdb":   "2 9c53f9c22a73c2f29bbc4b3bfbc29fdb8fe6e214e1e017e08cc1b394f15f5af8",
 	} {
 		out, _ := stripped(t, readFile(t, name), PublicOptions{PageSize: 4096})
 		if got := fmt.Sprintf("%d %x", PublicFormat, sha256.Sum256(out)); got != want {
@@ -715,6 +720,97 @@ func TestPublicMSVC(t *testing.T) {
 		was, is := publicOrder(t, b), publicOrder(t, out)
 		if diff := cmp.Diff(was, is); diff != "" {
 			t.Errorf("%s: order of symbols (-linker +own):\n%.2000s", name, diff)
+		}
+	}
+}
+
+// publicDifferences are the parts of a public PDB in which what WritePublic writes and what link /PDBSTRIPPED writes
+// differ, and why.
+var publicDifferences = map[string]string{
+	"directory before the last change": "the file is written at once",
+	"module symbols":                   "a static function is a public symbol",
+	"global symbols":                   "there are no static functions to refer to; one entry, because LLVM fails without any",
+	"public symbols":                   "static functions are among them",
+	"symbol records":                   "a static function has a public symbol in place of a reference to its module",
+	"stream /names":                    "of texts for one place of the hash table, another is first",
+	"DBI: modules":                     "names of object files and libraries have no paths, and modules have no stream of symbols",
+	"DBI: contributions":               "checksums of the code are zero",
+}
+
+// parts returns the parts of a PDB: the bytes of each stream by its meaning, and of each part of the DBI stream. Those of
+// several streams follow each other.
+func parts(t testing.TB, f *File) map[string][]byte {
+	t.Helper()
+	list := map[string][]byte{}
+	all, seen := contents(t, f), map[int]bool{}
+	add := func(name string, n int) {
+		if n != noStream && n < len(all) && !seen[n] && all[n] != nil {
+			seen[n] = true
+			list[name] = append(list[name], all[n]...)
+		}
+	}
+	add("directory before the last change", 0)
+	add("ids of the file", InfoStream)
+	add("types", TPIStream)
+	add("DBI", DBIStream)
+	add("ids of types", IPIStream)
+	for name, n := range must(f.Names())(t) {
+		add("stream "+name, n)
+	}
+	add("global symbols", f.dbi.globals)
+	add("public symbols", f.dbi.publics)
+	add("symbol records", f.dbi.record)
+	s := must(f.section(DBIStream))(t)
+	for i := range optionalStreams {
+		add(fmt.Sprintf("optional debug header: %d", i), must(f.optionalNumber(s, i))(t))
+	}
+	for _, m := range must(f.readModules())(t) {
+		add("module symbols", m.stream)
+	}
+	for n := range all {
+		add("unknown", n)
+	}
+	for i, name := range []string{"modules", "contributions", "section map", "source files", "type servers", "names of edit and continue", "optional debug header"} {
+		list["DBI: "+name] = dbiPart(t, f, i)
+	}
+	// These have the numbers of the streams, and sizes.
+	delete(list, "DBI")
+	delete(list, "DBI: optional debug header")
+	delete(list, "ids of the file")
+	return list
+}
+
+// What link /PDBSTRIPPED wrote and what WritePublic makes of it are equal part by part, but for the differences
+// that are known. docs/public-symbols.md lists them.
+func TestPublicGenuine(t *testing.T) {
+	t.Parallel()
+	genuine, err := os.ReadFile(filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "pdb", "basic32-min.pdb"))
+	if err != nil {
+		t.Skipf("needs the PDBs that scripts/oracles copies: %v", err)
+	}
+	out, _ := stripped(t, genuine, PublicOptions{})
+	was, is := parts(t, mustOpen(t, genuine)), parts(t, mustOpen(t, out))
+	names := slices.Collect(maps.Keys(was))
+	for name := range is {
+		if _, ok := was[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		reason, known := publicDifferences[name]
+		t.Logf("%-34s %7d bytes, own %7d  %s", name, len(was[name]), len(is[name]), reason)
+		if equal := bytes.Equal(was[name], is[name]); equal == known {
+			t.Errorf("%s: equal is %t, and that it differs is known: %t", name, equal, known)
+		}
+	}
+	texts := func(b []byte) []byte { return b[:12+le.Uint32(b[8:])] }
+	if !bytes.Equal(texts(was["stream /names"]), texts(is["stream /names"])) {
+		t.Error("/names: the texts differ")
+	}
+	for name := range publicDifferences {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s: neither file has it", name)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (s *stripper) readSymbols(modules []compiland) error {
 	}
 	s.streams[publicRecords] = publicStream{p.size, p.records}
 	s.streams[publicPublics] = p.publics()
-	s.streams[publicGlobals] = memory(append(hashHeader(0, bucketBits), make([]byte, bucketBits)...))
+	s.streams[publicGlobals] = memory(p.globals())
 	for _, n := range []int{s.f.dbi.publics, s.f.dbi.record} {
 		if s.used[n] {
 			return fmt.Errorf("the symbols are in stream %d, which has something else", n)
@@ -116,6 +116,22 @@ func hashHeader(n, buckets int) []byte {
 		b = binary.LittleEndian.AppendUint32(b, v)
 	}
 	return b
+}
+
+// globals returns the hash table of the other symbols than public ones, of which there are none. It
+// has one of the public symbols nevertheless: of a table without symbols, LLVM 19 does not read the bits, and
+// lldb crashes when it looks for a name. Readers take no public symbol for another.
+func (p *publicSymbols) globals() []byte {
+	bits := make([]byte, bucketBits)
+	if len(p.list) == 0 {
+		return append(hashHeader(0, bucketBits), bits...)
+	}
+	first := p.list[0]
+	bits[first.bucket/8] = 1 << (first.bucket % 8)
+	b := hashHeader(1, bucketBits+4)
+	b = binary.LittleEndian.AppendUint32(b, first.at+1)
+	b = binary.LittleEndian.AppendUint32(b, 1) // one reference
+	return append(append(b, bits...), 0, 0, 0, 0)
 }
 
 // publicReader reads the public symbols of the input.

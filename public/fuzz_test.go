@@ -3,9 +3,6 @@ package public
 import (
 	"bytes"
 	"errors"
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
@@ -55,48 +52,6 @@ func checkWrite(t *testing.T, p []byte, options byte) {
 	}
 	if err != nil && !errors.Is(err, objfile.ErrBroken) && !errors.Is(err, ErrPrivate) {
 		t.Fatal(err)
-	}
-}
-
-// TestDamaged writes the public forms of damaged files.
-func TestDamaged(t *testing.T) {
-	t.Parallel()
-	files := sampleFiles(t, "elf", "macho", "pe", "wasm")
-	files["a.sym"], files["a.gsym"] = symFile(t), gsymFile(t)
-	rounds := 20
-	if testing.Short() {
-		rounds = 5
-	}
-	for _, path := range slices.Sorted(maps.Keys(files)) {
-		p := files[path]
-		if len(p) > maxSeed {
-			continue
-		}
-		random := rand.New(rand.NewPCG(symtest.Seed(t, 1), uint64(len(p))))
-		for range rounds {
-			q := bytes.Clone(p)
-			// Most of what can be wrong is in the headers.
-			place := func() int { return random.IntN([]int{min(len(q), 1024), len(q)}[random.IntN(2)]) }
-			for range 1 + random.IntN(4) {
-				switch at := place(); random.IntN(4) {
-				case 0:
-					q[at] ^= 1 << random.IntN(8)
-				case 1:
-					q[at] = byte(random.Uint32())
-				case 2:
-					copy(q[at:], []byte{0xff, 0xff, 0xff, byte(random.Uint32()), 0, 0, 0, 0}[random.IntN(4):])
-				case 3:
-					copy(q[at:], q[place():][:1])
-				}
-			}
-			if random.IntN(4) == 0 {
-				q = q[:random.IntN(len(q))]
-			}
-			checkWrite(t, q, byte(random.IntN(8)))
-			if t.Failed() {
-				t.Fatalf("%s", path)
-			}
-		}
 	}
 }
 

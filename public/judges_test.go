@@ -61,7 +61,7 @@ var frameLine = regexp.MustCompile(`(?m)^#\d+ +(?:0x[0-9a-f]+ in )?(\w+)(?:\[col
 // the same functions as with the private file; binutils, elfutils and LLVM read it.
 func TestELFJudges(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"gcc", "objcopy", "gdb", "nm", "readelf", "eu-unstrip", "llvm-symbolizer-19"} {
+	for _, name := range []string{"gcc", "objcopy", "gdb", "nm", "readelf", "eu-unstrip", "eu-addr2line", "eu-stack", "llvm-symbolizer-19", "lldb-19"} {
 		symtest.Tool(t, name)
 	}
 	for name, flags := range map[string][]string{
@@ -109,7 +109,78 @@ func TestELFJudges(t *testing.T) {
 			if got := trace("-iex", "set debug-file-directory "+dir, "prog.stripped"); !slices.Equal(got, want) {
 				t.Errorf("the frames with the public debug file are %q, want %q", got, want)
 			}
+			judgeCore(t, dir, want)
 		})
+	}
+}
+
+// coreFrame is a frame as eu-stack and lldb print it; lldb has parameters, or the distance from the
+// function, behind the name.
+var coreFrame = regexp.MustCompile(`(?m)^(?:#\d+ +0x[0-9a-f]+ |.* frame #\d+: 0x[0-9a-f]+ \S+\x60)(inner|outer|compare|main)\b(?:\.cold)?(.*)$`)
+
+// judgeCore compares the frames that elfutils and lldb find in a core file with the private program
+// and with its public forms.
+func judgeCore(t *testing.T, dir string, want []string) {
+	t.Helper()
+	run(t, dir, "gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "run", "-ex", "generate-core-file core", "prog")
+	frames := func(args ...string) (names []string, rest string) {
+		for _, m := range coreFrame.FindAllStringSubmatch(run(t, dir, args[0], args[1:]...), -1) {
+			names, rest = append(names, m[1]), rest+m[2]+"\n"
+		}
+		return names, rest
+	}
+	lldb := func(target string) []string {
+		return []string{"lldb-19", "--no-lldbinit", "--batch", "-o", "settings set symbols.enable-external-lookup false", "-o", "target create --core core " + target, "-o", "bt"}
+	}
+	for name, tool := range map[string][]string{
+		"elfutils, program":    {"eu-stack", "--core=core", "--executable=public"},
+		"elfutils, debug file": {"eu-stack", "--core=core", "--executable=prog.stripped", "--debuginfo-path=" + dir},
+		"lldb, program":        lldb("public"),
+		"lldb, debug file":     lldb("--symfile public.debug prog.stripped"),
+	} {
+		if got, rest := frames(tool...); !slices.Equal(got, want) || strings.Contains(rest, "prog.c") || strings.Contains(rest, "secret") {
+			t.Errorf("%s: the frames of the core file are %q, and behind their names\n%s\nwant %q without lines and parameters", name, got, rest, want)
+		}
+	}
+	// With .debug_frame only, lldb does not find the caller of an artificial frame of the C library in the private program.
+	if got, rest := frames(lldb("prog")...); len(got) < 3 || !slices.Equal(got, want[:len(got)]) || !strings.Contains(rest, "prog.c:") {
+		t.Errorf("lldb, private program: the frames of the core file are %q, and behind their names\n%s\nwant the first of %q with lines", got, rest, want)
+	}
+}
+
+// busy computes for a while in a static function, without frame pointers.
+const busy = `static __attribute__((noipa)) unsigned spin(unsigned n) { unsigned x = 1; for (unsigned i = 0; i < n; i++) x = x * 1664525 + 1013904223; return x; }
+__attribute__((noipa)) unsigned middle(unsigned n) { return spin(n) + 1; }
+int main(int argc, char **argv) { return middle(200000000u * argc) == 0; }
+`
+
+// TestELFPerf: perf names the functions of samples, and walks from them to main, with the public form of a
+// program.
+func TestELFPerf(t *testing.T) {
+	t.Parallel()
+	if symtest.Judge(t, "perf") == "" {
+		t.Skip("needs perf (Debian package linux-perf)")
+	}
+	dir := t.TempDir()
+	symtest.Put(t, dir, "busy.c", []byte(busy))
+	run(t, dir, "gcc", "-O2", "-g", "-fomit-frame-pointer", "-Wl,--build-id=sha1", "-o", "busy", "busy.c")
+	writeFile(t, filepath.Join(dir, "public"), filepath.Join(dir, "busy"), Options{})
+	if err := os.Chmod(filepath.Join(dir, "public"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"busy", "public"} {
+		cmd := exec.CommandContext(t.Context(), "perf", "record", "-q", "-e", "cpu-clock", "-F", "199", "--call-graph", "dwarf,1024", "-o", program+".data", "./"+program)
+		cmd.Dir = dir
+		// The names that perf keeps of earlier programs are in the home folder.
+		cmd.Env = append(os.Environ(), "HOME="+dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Skipf("needs the permission to sample with perf: %v\n%s", err, out)
+		}
+		out := run(t, dir, "perf", "--no-pager", "--buildid-dir", dir, "script", "-i", program+".data", "-F", "ip,sym,srcline")
+		chain := regexp.MustCompile(`(?m)^\s+[0-9a-f]+ spin\n.*\n\s+[0-9a-f]+ middle\n.*\n\s+[0-9a-f]+ main\n`)
+		if n := len(chain.FindAllString(out, -1)); n == 0 || strings.Contains(out, "busy.c:") != (program == "busy") {
+			t.Errorf("%s: perf script prints %d samples of spin, middle and main, and the output\n%.2000s\nwant some, and lines of the private program only", program, n, out)
+		}
 	}
 }
 
@@ -144,6 +215,12 @@ func judgeELF(t *testing.T, dir string) {
 		out := run(t, dir, "llvm-symbolizer-19", "-e", public, address)
 		if !strings.HasPrefix(out, "outer\n??:0:0") {
 			t.Errorf("llvm-symbolizer %s %s prints %q, want outer without a line", public, address, out)
+		}
+	}
+	for _, public := range []string{"public", "public.debug"} {
+		address := "0x" + symbols(public)["inner"][1:]
+		if out := run(t, dir, "eu-addr2line", "-f", "-e", public, address); out != "inner\n??:0\n" {
+			t.Errorf("eu-addr2line %s %s prints %q, want inner without a line", public, address, out)
 		}
 	}
 	run(t, dir, "eu-unstrip", "-o", "joined", "prog.stripped", "public.debug")
@@ -182,6 +259,7 @@ func TestMachOJudges(t *testing.T) {
 		if heads := dump(public, "--private-headers"); strings.Contains(heads, "__DWARF") || strings.Contains(heads, "past end of file") {
 			t.Errorf("%s: llvm-objdump prints\n%s", name, heads)
 		}
+		judgeMachO(t, dir, private, public)
 		arch := "--default-arch=arm64"
 		symbols := func(path string) string {
 			return run(t, dir, filepath.Base(lookup), arch, "-e", path, "--functions=linkage", "main", "0x100000000")
@@ -189,6 +267,49 @@ func TestMachOJudges(t *testing.T) {
 		if out := symbols(public); strings.Contains(out, ".c:") {
 			t.Errorf("%s: llvm-symbolizer prints lines:\n%s", name, out)
 		}
+	}
+}
+
+// judgeMachO compares what llvm-dwarfdump, llvm-nm and lldb find in a private file and in its public form.
+func judgeMachO(t *testing.T, dir, private, public string) {
+	t.Helper()
+	uuids := func(path string) string {
+		return strings.ReplaceAll(run(t, dir, "llvm-dwarfdump-19", "--uuid", path), path, "FILE")
+	}
+	if was, is := uuids(private), uuids(public); is != was || !strings.Contains(is, "UUID: ") {
+		t.Errorf("llvm-dwarfdump --uuid %s prints\n%s\nwant\n%s", private, is, was)
+	}
+	if out := run(t, dir, "llvm-dwarfdump-19", "--debug-info", "--debug-line", public); strings.Contains(out, "DW_TAG") || strings.Contains(out, "file_names") {
+		t.Errorf("llvm-dwarfdump of the public form of %s prints\n%s", private, out)
+	}
+	// Functions, as FILE: ADDRESS KIND NAME, without stabs.
+	functions := func(path string) (list []string) {
+		for line := range strings.Lines(run(t, dir, "llvm-nm-19", "--arch=all", "--print-file-name", path)) {
+			if _, s, _ := strings.Cut(line, ": "); strings.Contains(strings.ToUpper(s), " T ") {
+				list = append(list, s)
+			}
+		}
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	if was, is := functions(private), functions(public); !slices.Equal(is, was) || len(is) == 0 {
+		t.Errorf("llvm-nm of the public form of %s prints the functions\n%q\nwant\n%q", private, is, was)
+	}
+	lookup := func(path string) string {
+		return run(t, dir, "lldb-19", "--no-lldbinit", "--batch", "-o", "settings set symbols.enable-external-lookup false",
+			"-o", "target create --arch arm64 "+path, "-o", "image lookup --verbose --regex --name .")
+	}
+	named := regexp.MustCompile(`(?m)^ +Summary: .*\x60(\w+)`)
+	names := func(out string) (list []string) {
+		for _, m := range named.FindAllStringSubmatch(out, -1) {
+			list = append(list, m[1])
+		}
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	out := lookup(public)
+	if was, is := names(lookup(private)), names(out); !slices.Equal(is, was) || len(is) == 0 || strings.Contains(out, "LineEntry:") || strings.Contains(out, "Variable:") {
+		t.Errorf("lldb finds in the public form of %s the functions %q, and prints\n%s\nwant %q without lines and variables", private, is, out, was)
 	}
 }
 

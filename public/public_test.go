@@ -159,6 +159,9 @@ func TestForms(t *testing.T) {
 			if filepath.Ext(path) != ".gsym" {
 				compareObjects(t, path, p, public)
 			}
+			if r.Kind == symfile.ELF {
+				checkSections(t, path, public)
+			}
 			if r.Kind == symfile.ELF && len(r.Removed) > 0 && r.Removed[0].Kind == RemovedDebug && len(privateTexts(t, p, p, o)) > 0 {
 				private++
 			}
@@ -166,6 +169,24 @@ func TestForms(t *testing.T) {
 	}
 	if made < 100 || private < 20 {
 		t.Errorf("%d public forms, and %d private files with private texts; want 100 and 20 at least", made, private)
+	}
+}
+
+// checkSections checks that an ELF file has no debug sections but those that are public. The names are
+// written here once more, because the proof of a public form goes by the same rule as what writes it.
+func checkSections(t *testing.T, path string, public []byte) {
+	t.Helper()
+	f, err := objfile.OpenELF(bytes.NewReader(public), int64(len(public)))
+	if err != nil {
+		t.Errorf("%s: %v", path, err)
+		return
+	}
+	for _, s := range f.SectionHeaders() {
+		switch name := strings.TrimPrefix(s.Name, ".z"); {
+		case name == ".debug_frame" || name == "debug_frame" || name == ".debug_gdb_scripts" || !s.InFile():
+		case strings.Contains(name, "debug_") || strings.HasPrefix(name, ".stab"):
+			t.Errorf("%s: the public form has the section %s", path, s.Name)
+		}
 	}
 }
 

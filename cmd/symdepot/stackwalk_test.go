@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -290,5 +291,60 @@ func TestStackwalk(t *testing.T) {
 				t.Errorf("%d frames are worse, %d found by a worse method, %d stacks shorter, want none", all.worse, all.distrusted, all.shorter)
 			}
 		})
+	}
+}
+
+// TestStackwalkPublic: minidump-stackwalk finds the same frames, by the same unwind rules, with the symbol file of
+// a public PDB as with that of the private one, and functions of equal names, but no lines. The symbol
+// files are given the id of a module of a dump.
+func TestStackwalkPublic(t *testing.T) {
+	t.Parallel()
+	walker := symtest.Judge(t, "rust/bin/minidump-stackwalk")
+	if walker == "" {
+		t.Skip("needs minidump-stackwalk, which scripts/oracles builds")
+	}
+	private := filepath.Join(symtest.Material(t), "public/npm/electron-winstaller/Setup.pdb")
+	dir := t.TempDir()
+	public := filepath.Join(dir, "Setup.pdb")
+	if code, _, errs := commandtest.Symdepot(t, dir, "strip", "--check", private, "-o", public); code != 0 {
+		t.Fatalf("strip: exit code %d, want 0: %s", code, errs)
+	}
+	frames := func(pdb, store string) []walkFrame {
+		if code, _, errs := commandtest.Symdepot(t, dir, "dump-syms", "--store", store+"-own", pdb); code != 0 {
+			t.Fatalf("dump-syms: exit code %d, want 0: %s", code, errs)
+		}
+		paths, err := filepath.Glob(filepath.Join(store+"-own", "*", "*", "*.sym"))
+		if err != nil || len(paths) != 1 {
+			t.Fatalf("dump-syms wrote %v, error %v, want a file", paths, err)
+		}
+		sym, err := os.ReadFile(paths[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		const id = "5A9832E5287241C1838ED98914E9B7FF1"
+		_, records, _ := bytes.Cut(sym, []byte("\n"))
+		symtest.Put(t, store, "test_app.pdb/"+id+"/test_app.sym", append([]byte("MODULE windows x86 "+id+" test_app.pdb\n"), records...))
+		var all []walkFrame
+		for _, thread := range stackwalk(t, walker, "../../testdata/minidump/test_app.dmp", "--symbols-path", store).Threads {
+			all = append(all, thread.Frames...)
+		}
+		return all
+	}
+	was, is := frames(private, filepath.Join(dir, "private")), frames(public, filepath.Join(dir, "public"))
+	named := 0
+	for i, f := range was {
+		if i >= len(is) {
+			break
+		}
+		if f.Function != "" && f.Line > 0 && f.Trust == "cfi" {
+			named++
+		}
+		f.File, f.Line, f.Inlines = "", 0, nil
+		if !reflect.DeepEqual(f, is[i]) {
+			t.Errorf("frame %d is %+v, want %+v", i, is[i], f)
+		}
+	}
+	if len(is) != len(was) || named < 2 {
+		t.Errorf("%d frames, want %d; %d with unwind rules, lines and functions in the private file, want 2 at least", len(is), len(was), named)
 	}
 }
