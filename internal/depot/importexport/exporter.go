@@ -68,9 +68,9 @@ type exporter struct {
 	// cannotOpen handles a file that open has an error for; nil: file does.
 	cannotOpen func(ctx context.Context, p *place, err error) error
 	result     ExportResult
-	events sync.Mutex // held by event and count
-	making sync.Mutex // held while a public form is made: one takes the memory of many files
-	bytes  sync.Mutex // held by progress
+	events     sync.Mutex // held by event and count
+	making     sync.Mutex // held while a public form is made: one takes the memory of many files
+	bytes      sync.Mutex // held by progress
 }
 
 func newExporter(ctx context.Context, d *depot.Depot, to Target, opt ExportOptions) *exporter {

@@ -26,7 +26,7 @@ const (
 
 // FollowOptions are the options of Follow.
 type FollowOptions struct {
-	ExportOptions // without DryRun
+	ExportOptions        // without DryRun
 	Product       string // only builds of this product; empty: all
 	// Round is called when the target has all that the depot has, after each change, and once at
 	// the start. Builds are the builds that were new, Gone those that are no longer there.
@@ -49,8 +49,8 @@ type follower struct {
 	builds map[int64]builtFiles // that the target has
 	// have is what the target has, or may have, under each path: the content in the depot that it
 	// was made of; the zero Ref if that is not known.
-	have   map[string]blob.Ref
-	state  followState
+	have  map[string]blob.Ref
+	state followState
 	// failed are the paths of files whose bytes could not be had. They are tried again after
 	// failedPause.
 	failed   map[string]bool

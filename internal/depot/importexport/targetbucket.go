@@ -32,7 +32,9 @@ func (w bucketWriter) link(string, string, int64) bool { return false }
 
 // absent reports whether an error says that an object does not exist; a missing bucket is another
 // error.
-func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bucket.ErrNoBucket) }
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bucket.ErrNoBucket)
+}
 
 // has implements writer. An object whose length differs is not read.
 func (w bucketWriter) has(ctx context.Context, name string, src *answer.File, how layout.Packing) (there, equal bool, err error) {
