@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 	"github.com/symdepot/symdepot/public"
@@ -45,16 +46,21 @@ type followState struct {
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
-// builtFiles are the number and the bytes of the files of a build.
-type builtFiles [2]int64
+// builtFiles are the number and the bytes of the files of a build, and 1 if it is of class try, whose
+// files give way to others.
+type builtFiles [3]int64
 
-// less reports whether a build has lost files.
-func (b builtFiles) less(than builtFiles) bool { return b[0] < than[0] || b[1] < than[1] }
+// less reports whether a build has lost files, or its files no longer have the same place.
+func (b builtFiles) less(than builtFiles) bool { return b[0] < than[0] || b[1] < than[1] || b[2] != than[2] }
 
 func buildsOf(txs []depot.Transaction) map[int64]builtFiles {
 	m := make(map[int64]builtFiles, len(txs))
 	for _, tx := range txs {
-		m[tx.Number] = builtFiles{tx.Files, tx.Bytes}
+		b := builtFiles{tx.Files, tx.Bytes}
+		if answer.RankedIn(tx, depot.TxFile{}).Try {
+			b[2] = 1
+		}
+		m[tx.Number] = b
 	}
 	return m
 }
