@@ -25,10 +25,12 @@ import (
 func init() { leaseBeat, leaseLife = 200*time.Millisecond, 4*time.Second }
 
 // s3Target returns an empty part of a bucket.
-func s3Target(t *testing.T) bucket.Bucket {
+func s3Target(t *testing.T) bucket.Bucket { return partOf(t, buckettest.S3(t), "out") }
+
+// partOf returns a part of the bucket of an S3 store.
+func partOf(t *testing.T, p *buckettest.Peer, prefix string) bucket.Bucket {
 	t.Helper()
-	p := buckettest.S3(t)
-	b, err := bucket.OpenS3(bucket.S3Config{Bucket: p.Bucket, Prefix: "out", Endpoint: p.Endpoint, Region: "us-east-1", AccessKey: p.User, SecretKey: p.Secret}, buckettest.Transport(nil))
+	b, err := bucket.OpenS3(bucket.S3Config{Bucket: p.Bucket, Prefix: prefix, Endpoint: p.Endpoint, Region: "us-east-1", AccessKey: p.User, SecretKey: p.Secret}, buckettest.Transport(nil))
 	return opened(t, b, err)
 }
 
@@ -210,11 +212,12 @@ func TestFollow(t *testing.T) {
 func TestFollowInterrupted(t *testing.T) {
 	t.Parallel()
 	opt := ExportOptions{Layout: layout.BreakpadTree}
+	p := buckettest.S3(t)
 	for _, lost := range []int{0, 1, 2} { // the build that goes before the restart; 0: none
 		for at := 1; at <= 8; at++ {
 			t.Run(fmt.Sprintf("lost=%d,at=%d", lost, at), func(t *testing.T) {
 				t.Parallel()
-				d, dir, to := newDepot(t), t.TempDir(), Target{Folder: t.TempDir()}
+				d, dir, to := newDepot(t), t.TempDir(), Target{Bucket: partOf(t, p, fmt.Sprintf("%d/%d", lost, at))}
 				numbers := []int64{0, add(t, d, depot.TxInfo{Product: "a"}, sym(t, dir, 1, 1), sym(t, dir, 2, 1)).Transaction}
 				r := startFollow(t, d, to, opt)
 				r.round(t)
