@@ -33,17 +33,17 @@ func Export(ctx context.Context, d *depot.Depot, txs []depot.Transaction, to Tar
 	ex := newExporter(ctx, d, to, opt)
 	ex.txs = txs
 	ex.result.Transactions = len(txs)
+	if to.Bucket != nil && opt.Layout.Records() == layout.SymStoreRecords {
+		return ex.result, errNeedsFolder
+	}
+	if to.Bucket == nil && !opt.DryRun {
+		if err := durable.MkdirAll(to.Folder, 0o777); err != nil {
+			return ex.result, err
+		}
+	}
 	var err error
 	switch opt.Layout.Records() {
 	case layout.SymStoreRecords:
-		if to.Bucket != nil {
-			return ex.result, errNeedsFolder
-		}
-		if !opt.DryRun {
-			if err := durable.MkdirAll(to.Folder, 0o777); err != nil {
-				return ex.result, err
-			}
-		}
 		err = ex.symstore()
 	default:
 		err = ex.tree()
