@@ -58,13 +58,17 @@ type follower struct {
 	failing  map[string]bool // those of the portion that is being written; several goroutines: events is held
 }
 
+// ErrCannotFollow is the error for options with which nothing can be followed.
+const ErrCannotFollow = term.UsageError("--follow excludes --dry-run, --build, and layouts with records of builds: " +
+	"use --layout native, ssqp, debuginfod or breakpad")
+
 // Follow exports what a depot has to a target, in a layout without records of builds, and goes on
 // when builds arrive or go, until ctx ends: that is no error. A file that no build has any longer
 // is removed from the target. Only one process at a time can do that: see HeldError. A target that
 // fails at the start is an error; later, Follow tries again.
 func Follow(ctx context.Context, d *depot.Depot, to Target, opt FollowOptions) error {
 	if opt.Layout.Records() != layout.NoRecords || opt.DryRun {
-		return term.UsageError("--follow excludes --dry-run and layouts with records of builds: use --layout native, ssqp, debuginfod or breakpad")
+		return ErrCannotFollow
 	}
 	f := &follower{exporter: newExporter(ctx, d, to, opt.ExportOptions), opt: opt}
 	f.have, f.failed, f.failing, f.failedAt = map[string]blob.Ref{}, map[string]bool{}, map[string]bool{}, time.Now()

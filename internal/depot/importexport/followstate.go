@@ -51,7 +51,9 @@ type followState struct {
 type builtFiles [3]int64
 
 // less reports whether a build has lost files, or its files no longer have the same place.
-func (b builtFiles) less(than builtFiles) bool { return b[0] < than[0] || b[1] < than[1] || b[2] != than[2] }
+func (b builtFiles) less(than builtFiles) bool {
+	return b[0] < than[0] || b[1] < than[1] || b[2] != than[2]
+}
 
 func buildsOf(txs []depot.Transaction) map[int64]builtFiles {
 	m := make(map[int64]builtFiles, len(txs))

@@ -50,8 +50,7 @@ func (c exportCmd) Run(a *session) error {
 			"records of builds: use --layout ssqp, debuginfod or breakpad")
 	}
 	if c.Follow && (c.DryRun || len(c.Tx) > 0 || l.Records() != layout.NoRecords) {
-		return term.UsageError("--follow excludes --dry-run, --build, and layouts with records of builds: " +
-			"use --layout native, ssqp, debuginfod or breakpad")
+		return importexport.ErrCannotFollow
 	}
 	to, done, err := c.target(a)
 	if err != nil {

@@ -37,7 +37,9 @@ func OpenStores(ctx context.Context, c *config.Config) ([]*tree.Folder, error) {
 		if err != nil {
 			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		}
-		f, err := tree.Open(ctx, s.Dir, tree.Options{Layout: lay, PointerRoots: roots, AdminFiles: records.Refs, Public: s.Forms == upstream.FormsPublic})
+		f, err := tree.Open(ctx, s.Dir, tree.Options{
+			Layout: lay, PointerRoots: roots, AdminFiles: records.Refs, Public: s.Forms == upstream.FormsPublic,
+		})
 		if err != nil {
 			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		}
