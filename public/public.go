@@ -15,12 +15,16 @@ import (
 	"io"
 
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // Format is the number of the forms that Write makes. Equal input, equal options and an equal number
 // give equal bytes; a version of this module that writes other bytes has another number.
 const Format = 1
+
+// Version changes whenever the bytes of a form may: with Format and with that of package pdb.
+const Version = Format<<8 | pdb.PublicFormat
 
 // Options are the options of Write. The zero value keeps the names of all functions and objects as
 // the linker knows them.

@@ -14,14 +14,14 @@ import (
 )
 
 // serveFrom runs a server with an upstream and the environment of a store.
-func serveFrom(t *testing.T, source string, env map[string]string) *commandtest.Serving {
+func serveFrom(t *testing.T, source string, env map[string]string, args ...string) *commandtest.Serving {
 	t.Helper()
 	dir := t.TempDir()
 	all := map[string]string{"SYMDEPOT_DEPOT": filepath.Join(dir, "depot"), "PATH": os.Getenv("PATH"), "HOME": dir, "AWS_REGION": "us-east-1"}
 	for k, v := range env {
 		all[k] = v
 	}
-	s, err := commandtest.StartServe(func(k string) string { return all[k] }, dir, "--upstream", source)
+	s, err := commandtest.StartServe(func(k string) string { return all[k] }, dir, append([]string{"--upstream", source}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,6 +58,10 @@ type Parts struct {
 	Contents *content.Contents
 	Forms    *forms.Forms
 	Public   *publicform.Service
+	// InPlace opens a file in the served trees that have only public forms, and Download brings one
+	// into the depot from the upstreams that do. Not found is fs.ErrNotExist.
+	InPlace  func(ctx context.Context, req layout.Request) (*answer.File, error)
+	Download func(ctx context.Context, q answer.Question) error
 	// Make makes the .sym or GSYM file of a module, and Source opens modules for lookups of
 	// addresses; both only of public forms.
 	Make   func(ctx context.Context, ask symbolicate.Ask, forms Forms) (*answer.File, error)
@@ -75,23 +79,21 @@ type Door struct{ parts Parts }
 func New(p Parts) *Door { return &Door{p} }
 
 // Get answers a question with the public form of a file that the depot holds in the scope; the
-// question's own scope does not matter, and no upstream is asked. Not found is fs.ErrNotExist, also
-// for a file of which nothing is public; see also symbolicate.PendingError and symbolicate.ErrBusy.
+// question's own scope does not matter. Served trees and upstreams are asked if they have only public
+// forms. What comes from an upstream is stripped like what was added, so that a private file among
+// it is not answered. Not found is fs.ErrNotExist, also for a file of which nothing is public; see
+// also symbolicate.PendingError and symbolicate.ErrBusy.
 func (d *Door) Get(ctx context.Context, scope Scope, q answer.Question) (*File, error) {
 	q.Scope = answer.Scope{Products: scope.names()}
 	q.Request.Lookups = slices.Clone(q.Request.Lookups)
 	q.Request.AcceptMSFZ() // the public form is a plain file
-	if scope.IsEmpty() || !d.mayHave(ctx, &q) {
+	if scope.IsEmpty() {
 		return nil, fs.ErrNotExist
 	}
-	if err := q.Turn.Enter(); err != nil {
-		return nil, err
+	f, err := d.inDepot(ctx, &q)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = d.elsewhere(ctx, scope, &q)
 	}
-	defer q.Turn.Leave()
-	if q.Held {
-		q.Hold = q.Turn.Hold
-	}
-	f, err := d.open(ctx, &q)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +103,52 @@ func (d *Door) Get(ctx context.Context, scope Scope, q answer.Question) (*File, 
 		f.Object.Kind = symfile.PDB
 	}
 	return &File{f}, nil
+}
+
+// inDepot opens what answers a question, of what the depot has.
+func (d *Door) inDepot(ctx context.Context, q *answer.Question) (*answer.File, error) {
+	if !d.mayHave(ctx, q) {
+		return nil, fs.ErrNotExist
+	}
+	if err := q.Turn.Enter(); err != nil {
+		return nil, err
+	}
+	defer q.Turn.Leave()
+	if q.Held {
+		q.Hold = q.Turn.Hold
+	}
+	return d.open(ctx, q)
+}
+
+// elsewhere opens what answers a question in trees and upstreams that have only public forms. Trees
+// belong to no product.
+func (d *Door) elsewhere(ctx context.Context, scope Scope, q *answer.Question) (*answer.File, error) {
+	switch q.Request.Form {
+	case layout.FormFile, layout.FormCabinet, layout.FormSection:
+	default:
+		return nil, fs.ErrNotExist
+	}
+	if scope.all {
+		if f, err := d.inTrees(ctx, q); !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	if q.Local {
+		return nil, fs.ErrNotExist
+	}
+	if err := d.parts.Download(ctx, *q); err != nil {
+		return nil, err
+	}
+	return d.inDepot(ctx, q)
+}
+
+// inTrees opens what answers a question in a served tree.
+func (d *Door) inTrees(ctx context.Context, q *answer.Question) (*answer.File, error) {
+	if err := q.Turn.Enter(); err != nil {
+		return nil, err
+	}
+	defer q.Turn.Leave()
+	return d.parts.InPlace(ctx, q.Request)
 }
 
 // Form opens the public form of a file that the depot holds, for a tree that is written for people

@@ -54,6 +54,7 @@ const (
 	EventReplaced   EventKind = "replaced"     // a file of an export that had different content
 	EventLeftOut    EventKind = "left out"     // an object that an export has no path for
 	EventPrivate    EventKind = "private"      // a file without a public form, in an export for people outside
+	EventRemoved    EventKind = "removed"      // a file that was removed from the target of an export
 	EventShadowed   EventKind = "shadowed"     // an object whose path a better object has
 	EventCollision  EventKind = "collision"    // a path that differs from a different path in case only
 	EventFailedFile EventKind = "failed"       // a file that could not be written

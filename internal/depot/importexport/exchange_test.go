@@ -145,7 +145,7 @@ func TestRoundTrip(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s,compress=%v", l, compress), func(t *testing.T) {
 				dir := t.TempDir()
-				out, err := Export(t.Context(), d, txs, dir, ExportOptions{Layout: l, Compress: compress, All: true})
+				out, err := Export(t.Context(), d, txs, Target{Folder: dir}, ExportOptions{Layout: l, Compress: compress, All: true})
 				if err != nil || out.Failed != 0 {
 					t.Fatalf("export: %d files failed %v, error %v; want no error and 0", out.Failed, out.Some, err)
 				}
@@ -245,7 +245,7 @@ func TestExportBest(t *testing.T) {
 						details = append(details, e.Detail)
 					}
 				}}
-				r, err := Export(t.Context(), d, txs, dir, opt)
+				r, err := Export(t.Context(), d, txs, Target{Folder: dir}, opt)
 				if err != nil || r.Failed != 0 || r.Shadowed != c.shadowed || r.Replaced != c.replaced {
 					t.Errorf("export: %d failed, %d shadowed, %d replaced %q, error %v; want 0, %d, %d, nil", r.Failed, r.Shadowed, r.Replaced, r.Some, err, c.shadowed, c.replaced)
 				}
@@ -272,7 +272,7 @@ func TestExportBest(t *testing.T) {
 				if got, ok := depotAnswer(t, copied, layout.SSQP, key+"/_.debug"); !ok || got != want {
 					t.Errorf("%s: the store has content %s, want %s, which the depot answers with", key, got, want)
 				}
-				if r, err := Export(t.Context(), d, txs, dir, opt); err != nil || r.Before != int64(len(txs)) || r.Written.Files+r.Shadowed+r.Replaced != 0 {
+				if r, err := Export(t.Context(), d, txs, Target{Folder: dir}, opt); err != nil || r.Before != int64(len(txs)) || r.Written.Files+r.Shadowed+r.Replaced != 0 {
 					t.Errorf("second export: %d builds before, %d files written, %d shadowed, %d replaced, error %v; want %d, 0, 0, 0, nil", r.Before, r.Written.Files, r.Shadowed, r.Replaced, err, len(txs))
 				}
 			})
@@ -299,10 +299,10 @@ func TestExportTransactions(t *testing.T) {
 		}
 		t.Run(l.Name(), func(t *testing.T) {
 			dir := t.TempDir()
-			if _, err := Export(t.Context(), d, txs, dir, ExportOptions{Layout: l}); err != nil {
+			if _, err := Export(t.Context(), d, txs, Target{Folder: dir}, ExportOptions{Layout: l}); err != nil {
 				t.Fatal(err)
 			}
-			r, err := Export(t.Context(), d, txs, dir, ExportOptions{Layout: l})
+			r, err := Export(t.Context(), d, txs, Target{Folder: dir}, ExportOptions{Layout: l})
 			if err != nil || r.Before != 2 || r.Written.Files != 0 {
 				t.Errorf("second export: %d builds before, %d files written, error %v; want 2, 0, nil", r.Before, r.Written.Files, err)
 			}
@@ -485,7 +485,7 @@ func TestExportShadowed(t *testing.T) {
 	for _, l := range []layout.Layout{layout.Debuginfod, layout.GDB, layout.Unified} {
 		t.Run(l.Name(), func(t *testing.T) {
 			dir := t.TempDir()
-			r, err := Export(t.Context(), d, txs, dir, ExportOptions{Layout: l})
+			r, err := Export(t.Context(), d, txs, Target{Folder: dir}, ExportOptions{Layout: l})
 			if err != nil || r.Shadowed == 0 {
 				t.Errorf("%d files shadowed, error %v; want some", r.Shadowed, err)
 			}
@@ -502,7 +502,7 @@ func TestExportShadowed(t *testing.T) {
 	}
 	if layout.GDB.Linked() {
 		dir := t.TempDir()
-		if _, err := Export(t.Context(), d, txs[1:], dir, ExportOptions{Layout: layout.GDB}); err != nil {
+		if _, err := Export(t.Context(), d, txs[1:], Target{Folder: dir}, ExportOptions{Layout: layout.GDB}); err != nil {
 			t.Fatal(err)
 		}
 		var infos []os.FileInfo
@@ -573,7 +573,7 @@ func TestExportCold(t *testing.T) {
 			continue
 		}
 		out := t.TempDir()
-		if r, err := Export(t.Context(), d, txs, out, ExportOptions{Layout: l}); err != nil || r.Failed > 0 {
+		if r, err := Export(t.Context(), d, txs, Target{Folder: out}, ExportOptions{Layout: l}); err != nil || r.Failed > 0 {
 			t.Fatalf("layout %s: %d files failed, %v, %v; want none", l.Name(), r.Failed, r.Some, err)
 		}
 		if files := symbolFiles(t, out, l); len(files) != 2 {

@@ -47,23 +47,43 @@ type ExportResult struct {
 	LeftOut, Shadowed, Collisions, Failed int64
 	// Private counts files that have no public form.
 	Private int64
+	// Removed counts files that Follow removed from the target.
+	Removed int64
 	// LeftOutKinds counts the left out objects by kind.
 	LeftOutKinds map[string]int64
 	// Some describes the first notable files.
 	Some []string
 }
 
-// exporter writes one tree. Only event may be called by several goroutines.
+// exporter writes one tree. Its methods event, count, progress, file and write may be called by
+// several goroutines.
 type exporter struct {
 	ctx    context.Context
 	d      *depot.Depot
-	dir    string
+	to     Target
 	opt    ExportOptions
 	layout layout.Layout
 	txs    []depot.Transaction // oldest first
 	stored map[string]chosen   // in a symstore tree, by folded name/key
-	result ExportResult
-	events sync.Mutex // held by event
+	// cannotOpen handles a file that open has an error for; nil: file does.
+	cannotOpen func(ctx context.Context, p *place, err error) error
+	result     ExportResult
+	events     sync.Mutex // held by event and count
+	making     sync.Mutex // held while a public form is made: one takes the memory of many files
+	bytes      sync.Mutex // held by progress
+}
+
+func newExporter(ctx context.Context, d *depot.Depot, to Target, opt ExportOptions) *exporter {
+	ex := &exporter{ctx: ctx, d: d, to: to, opt: opt, layout: opt.Layout}
+	ex.result.LeftOutKinds = map[string]int64{}
+	return ex
+}
+
+// count changes the result.
+func (ex *exporter) count(change func(*ExportResult)) {
+	ex.events.Lock()
+	defer ex.events.Unlock()
+	change(&ex.result)
 }
 
 // event reports the result for a path.
@@ -81,14 +101,18 @@ func (ex *exporter) event(kind EventKind, path, detail string, notable bool) {
 // progress reports the bytes done.
 func (ex *exporter) progress(done, total int64) {
 	if ex.opt.Progress != nil {
+		ex.bytes.Lock()
+		defer ex.bytes.Unlock()
 		ex.opt.Progress(done, total)
 	}
 }
 
 // countOmitted counts an object that the layout has no path for.
 func (ex *exporter) countOmitted(tx depot.Transaction, f depot.TxFile) {
-	ex.result.LeftOut++
-	ex.result.LeftOutKinds[f.Object.Kind.String()]++
+	ex.count(func(r *ExportResult) {
+		r.LeftOut++
+		r.LeftOutKinds[f.Object.Kind.String()]++
+	})
 	ex.event(EventLeftOut, f.Path,
 		fmt.Sprintf("layout %s has no path for %s in build %d", ex.layout.Name(), f.Object.Kind, tx.Number), false)
 }

@@ -155,7 +155,7 @@ func TestImportBucketRecords(t *testing.T) {
 	for _, lay := range []layout.Layout{layout.SymStore, layout.Unified} {
 		t.Run(lay.Name(), func(t *testing.T) {
 			dir := t.TempDir()
-			if _, err := Export(t.Context(), first, txs, dir, ExportOptions{Layout: lay}); err != nil {
+			if _, err := Export(t.Context(), first, txs, Target{Folder: dir}, ExportOptions{Layout: lay}); err != nil {
 				t.Fatal(err)
 			}
 			want := importTree(t, newDepot(t), dir, layout.None)

@@ -33,13 +33,13 @@ func (ex *exporter) symstore() error {
 	if ex.opt.DryRun {
 		return ex.trySymstore()
 	}
-	st, err := symstore.Create(ex.dir, tiers, symstore.Options{})
+	st, err := symstore.Create(ex.to.Folder, tiers, symstore.Options{})
 	if err != nil {
 		return err
 	}
 	defer st.Close()
 	if st.Tiers() != tiers {
-		return term.UsageError(fmt.Sprintf("%s is a %s store; symdepot symstore convert changes that", ex.dir, st.Tiers()))
+		return term.UsageError(fmt.Sprintf("%s is a %s store; symdepot symstore convert changes that", ex.to.Folder, st.Tiers()))
 	}
 	have := map[string]int{}
 	for t, err := range st.Transactions(false) {
@@ -319,7 +319,7 @@ var formatWords = map[symfile.Kind]string{
 
 // sideFiles writes the records of symsorter: the names of the files, and the run
 // that each file belongs to.
-func (ex *exporter) sideFiles(w *treeWriter, list []*place) error {
+func (ex *exporter) sideFiles(w writer, list []*place) error {
 	for _, p := range list {
 		format := formatWords[p.file.Object.Kind]
 		if format == "" {
@@ -333,7 +333,7 @@ func (ex *exporter) sideFiles(w *treeWriter, list []*place) error {
 		if err != nil {
 			return err
 		}
-		if err := w.small(ex.ctx, p.path+".meta", b); err != nil {
+		if err := small(ex.ctx, w, p.path+".meta", b); err != nil {
 			return err
 		}
 	}
@@ -355,7 +355,7 @@ func (ex *exporter) sideFiles(w *treeWriter, list []*place) error {
 				if u := parts[0] + parts[1]; len(parts) == 3 && !seen[u] {
 					seen[u] = true
 					b.DebugIDs = append(b.DebugIDs, u)
-					if err := w.small(ex.ctx, parts[0]+"/"+parts[1]+"/refs/"+id, nil); err != nil {
+					if err := small(ex.ctx, w, parts[0]+"/"+parts[1]+"/refs/"+id, nil); err != nil {
 						return err
 					}
 				}
@@ -375,11 +375,11 @@ func (ex *exporter) sideFiles(w *treeWriter, list []*place) error {
 }
 
 // bundleList writes the list of a bundle. The ids of an existing list are kept.
-func (ex *exporter) bundleList(w *treeWriter, b *bundleFile) error {
+func (ex *exporter) bundleList(w writer, b *bundleFile) error {
 	if len(b.DebugIDs) == 0 {
 		return nil
 	}
-	if data, err := fs.ReadFile(w.tree.Root().FS(), "bundles/"+b.Name); err == nil {
+	if data, err := w.read(ex.ctx, "bundles/"+b.Name); err == nil {
 		var old bundleFile
 		if json.Unmarshal(data, &old) == nil {
 			b.DebugIDs = append(old.DebugIDs, b.DebugIDs...)
@@ -391,7 +391,7 @@ func (ex *exporter) bundleList(w *treeWriter, b *bundleFile) error {
 	if err != nil {
 		return err
 	}
-	return w.small(ex.ctx, "bundles/"+b.Name, data)
+	return small(ex.ctx, w, "bundles/"+b.Name, data)
 }
 
 // bundleID names the bundle of a transaction: the name it was imported under,

@@ -21,7 +21,7 @@ var namesSources = []symfile.Kind{symfile.PE, symfile.PDB, symfile.PortablePDB, 
 // sourceBundles writes a source bundle for each module in the list of whose sources the
 // depot has some, unless the list has one, and returns the paths that were written. Sources
 // of products that are not exported stay out.
-func (ex *exporter) sourceBundles(w *treeWriter, list []*place) (made []*place, err error) {
+func (ex *exporter) sourceBundles(w writer, list []*place) (made []*place, err error) {
 	taken := map[string]bool{}
 	for _, p := range list {
 		taken[p.path] = true
@@ -61,7 +61,7 @@ func (ex *exporter) sourceBundles(w *treeWriter, list []*place) (made []*place, 
 
 // sourceBundle makes a source bundle and writes it, and reports whether there is one. One
 // that cannot be made is a failed file.
-func (ex *exporter) sourceBundle(w *treeWriter, scope answer.Scope, p *place) (bool, error) {
+func (ex *exporter) sourceBundle(w writer, scope answer.Scope, p *place) (bool, error) {
 	req, err := ex.layout.Parse(p.path)
 	if err != nil {
 		return false, nil // the layout has no such path: nobody asks for it
@@ -78,8 +78,7 @@ func (ex *exporter) sourceBundle(w *treeWriter, scope answer.Scope, p *place) (b
 	case ex.ctx.Err() != nil:
 		return false, context.Cause(ex.ctx)
 	case err != nil:
-		ex.result.Failed++
-		ex.event(EventFailedFile, p.path, err.Error(), true)
+		ex.notWritten(p.path, err.Error())
 		return false, nil
 	}
 	p.file.Ref, p.file.Size = f.Ref, f.Size
@@ -90,7 +89,7 @@ func (ex *exporter) sourceBundle(w *treeWriter, scope answer.Scope, p *place) (b
 		ex.event(EventWritten, p.path, "", false)
 		return true, nil
 	}
-	return true, ex.write(w, p, f)
+	return true, ex.write(ex.ctx, w, p, f)
 }
 
 // sumOf returns the hash of a file that was made.

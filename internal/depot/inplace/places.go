@@ -55,6 +55,15 @@ func (p *Places) Open(ctx context.Context, scope answer.Scope, req layout.Reques
 	return f, err
 }
 
+// OpenPublic finds a file in the trees that have only the public forms of files.
+func (p *Places) OpenPublic(ctx context.Context, req layout.Request) (*answer.File, error) {
+	f, err := p.trees.open(ctx, req, true, nil)
+	if errors.Is(err, unpackcache.ErrFull) {
+		return nil, ErrManyUnpacked
+	}
+	return f, err
+}
+
 // Search looks for the file that answers one request.
 type Search struct {
 	places *Places
@@ -99,7 +108,7 @@ func (s *Search) watched(ctx context.Context) (*answer.File, error) {
 // served finds a file in a tree.
 func (s *Search) served(ctx context.Context) (f *answer.File, err error) {
 	if len(s.places.trees.list) > 0 && s.scope.Sees("") {
-		f, err = s.places.trees.open(ctx, s.req, s.rec)
+		f, err = s.places.trees.open(ctx, s.req, false, s.rec)
 		if errors.Is(err, unpackcache.ErrFull) {
 			s.full = true
 		} else if err == nil || !errors.Is(err, fs.ErrNotExist) {

@@ -30,11 +30,14 @@ func newTrees(list []*tree.Folder, log *slog.Logger) trees {
 	return ts
 }
 
-// open searches the folders in order. A folder that fails does not hide the next
+// open searches the folders in order; public: only those that have nothing but public forms. A folder that fails does not hide the next
 // one. rec notes where they were searched; it may be nil.
-func (ts trees) open(ctx context.Context, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
+func (ts trees) open(ctx context.Context, req layout.Request, public bool, rec *answer.Recorder) (*answer.File, error) {
 	var failed, full error
 	for _, s := range ts.list {
+		if public && !s.Public() {
+			continue
+		}
 		f, err := openInTree(ctx, s, req, rec)
 		switch {
 		case err == nil:

@@ -54,6 +54,47 @@ func (p *Places) Download(ctx context.Context, q answer.Question) (*answer.File,
 	return nil, fs.ErrNotExist
 }
 
+// Bring downloads the whole file that a question asks for, or a part of, from the upstreams that
+// have only public forms, and returns when the depot has it. Not found is fs.ErrNotExist.
+func (p *Places) Bring(ctx context.Context, q answer.Question) error {
+	if !p.parts.Fetch.Enabled() || len(q.Request.Lookups) == 0 {
+		return fs.ErrNotExist
+	}
+	wanted := [][]symfile.Lookup{q.Request.Lookups}
+	if q.Request.Form == layout.FormSection {
+		wanted = nil // of debug information first, then of a program
+		for _, l := range q.Request.Lookups {
+			wanted = append(wanted, []symfile.Lookup{l})
+		}
+	}
+	err := fs.ErrNotExist
+	for _, lookups := range wanted {
+		whole := q
+		if q.Request.Form == layout.FormSection {
+			whole.Request = layout.Request{Form: layout.FormFile, Layout: q.Request.Layout, Lookups: lookups}
+		}
+		question := whole.Download()
+		question.Public = true
+		var ended <-chan struct{}
+		if ended, err = p.parts.Fetch.Start(ctx, question); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if errors.Is(err, fetch.ErrInDepot) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ended:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return err
+}
+
 // DownloadAnew is Download without regard to remembered misses.
 func (p *Places) DownloadAnew(ctx context.Context, q answer.Question) (*answer.File, error) {
 	f, err := p.parts.Fetch.OpenAnew(ctx, q.Download())

@@ -17,7 +17,6 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
-	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/public"
 )
 
@@ -25,9 +24,9 @@ import (
 // these.
 const Kind = "public"
 
-// version is the version of the forms that this program makes: the format numbers of packages
-// public and pdb. A form of another version is made again.
-const version = public.Format<<8 | pdb.PublicFormat
+// version is the version of the forms that this program makes. A form of another version is made
+// again.
+const version = public.Version
 
 var (
 	// made is the tool in the records of public forms.

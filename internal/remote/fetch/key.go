@@ -52,15 +52,15 @@ func (f *Fetcher) coalesceKey(q Question, permitted []Upstream) string {
 }
 
 // permitted returns the upstreams that may answer a question: the client may see
-// their files, and they have not passed on this request themselves. Two servers
+// their files, they have public forms if these are asked for, and they have not passed on this request themselves. Two servers
 // that are upstreams of each other would wait for each other's download.
 func (f *Fetcher) permitted(q Question) []Upstream {
-	if q.Products == nil && len(q.Via) < 2 {
+	if q.Products == nil && len(q.Via) < 2 && !q.Public {
 		return f.upstreams
 	}
 	var list []Upstream
 	for _, u := range f.upstreams {
-		if !q.sees(u.Product) {
+		if !q.sees(u.Product) || q.Public && !u.Public {
 			continue
 		}
 		if len(q.Via) > 1 {

@@ -71,6 +71,8 @@ type Upstream struct {
 	// Product is the product of the files from this upstream, for the scope of
 	// callers. A caller whose scope is everything sees them in any case.
 	Product string
+	// Public: the upstream has only the public forms of files, for people outside.
+	Public bool
 }
 
 // Question is the request of a client.
@@ -83,6 +85,8 @@ type Question struct {
 	// Client is the client's address, by which Limits.PerClient counts
 	// downloads. An empty one is not counted.
 	Client string
+	// Public asks only upstreams that have nothing but public forms.
+	Public bool
 	// Span is where the download belongs in a trace: that of the client that starts it.
 	Span span.Parent
 }

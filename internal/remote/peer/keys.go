@@ -16,7 +16,7 @@ import (
 // protocol is the version of the questions and answers. Servers with different
 // versions do not understand each other and download by themselves. A change of
 // fetch.Question, fetch.File or of the numbers in them needs a new version.
-const protocol = "symdepot-nodes/2"
+const protocol = "symdepot-nodes/3"
 
 // errStranger means that the other side does not have the depot's secret.
 var errStranger = errors.New("the other side does not have the secret of the depot")

@@ -36,6 +36,8 @@ type Options struct {
 	PointerRoots []symstore.PointerRoot
 	// AdminFiles serves the records of a symbol store, with source paths masked.
 	AdminFiles bool
+	// Public says that the folder has only the public forms of files.
+	Public bool
 	// TempDir is the folder for unpacked files. Empty: that of the system.
 	TempDir string
 	// MaxUnpacked is the most bytes that a compressed file may have when it is
@@ -59,6 +61,9 @@ type Folder struct {
 	layout layout.Layout // guarded by mu
 	looked time.Time     // guarded by mu; when the layout was detected
 }
+
+// Public reports whether the folder has only the public forms of files.
+func (f *Folder) Public() bool { return f.opt.Public }
 
 // Open opens the tree in dir.
 func Open(ctx context.Context, dir string, opt Options) (*Folder, error) {

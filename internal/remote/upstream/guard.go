@@ -31,6 +31,8 @@ type GuardOptions struct {
 	NeverAsk []string
 	// Executables permits executables from the upstream.
 	Executables bool
+	// Public says that the upstream has only the public forms of files.
+	Public bool
 	// RequiresChecksum excludes requests for which the client sent no checksum.
 	RequiresChecksum bool
 	// Concurrency is the number of concurrent requests, including their bodies;
@@ -42,6 +44,9 @@ type GuardOptions struct {
 	Breaker  BreakerOptions
 	Now      func() time.Time // nil: time.Now
 }
+
+// FormsPublic is the word for GuardOptions.Public.
+const FormsPublic = "public"
 
 // BreakerOptions configure the circuit breaker. Zero means the default in the
 // comment.
@@ -150,6 +155,9 @@ func (g *Guarded) Traits() fetch.Traits {
 
 // Rank returns the configured rank.
 func (g *Guarded) Rank() int { return g.opt.Rank }
+
+// Public reports whether the upstream has only the public forms of files.
+func (g *Guarded) Public() bool { return g.opt.Public }
 
 // Close closes the upstream.
 func (g *Guarded) Close() error {

@@ -206,7 +206,7 @@ func IsPath(s string) bool {
 }
 
 // ParseUpstream parses PRESET or URL, followed by comma-separated options:
-// layout, casing, two_tier, rank, name and executables.
+// layout, casing, two_tier, rank, name, forms and executables.
 func ParseUpstream(text string) (Spec, error) {
 	address, options := text, [][2]string{}
 	for {
@@ -260,6 +260,11 @@ func (s *Spec) option(key, value string) error {
 			return errors.New("name= is empty")
 		}
 		s.Name = value
+	case "forms":
+		if value != FormsPublic {
+			return fmt.Errorf("forms=%s: %s is expected", truncate.Text(value), FormsPublic)
+		}
+		s.Guard.Public = true
 	case "executables":
 		yes, err := strconv.ParseBool(value)
 		if err != nil {
@@ -267,7 +272,7 @@ func (s *Spec) option(key, value string) error {
 		}
 		s.Guard.Executables = yes
 	default:
-		return fmt.Errorf("unknown option %q; known are layout, casing, two_tier, rank, name and executables", truncate.Text(key))
+		return fmt.Errorf("unknown option %q; known are layout, casing, two_tier, rank, name, forms and executables", truncate.Text(key))
 	}
 	return nil
 }

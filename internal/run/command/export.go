@@ -1,22 +1,29 @@
 package command
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/base/address"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/importexport"
 	"github.com/symdepot/symdepot/internal/run/console"
+	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/serve/web"
+	"github.com/symdepot/symdepot/internal/store/bucket"
 	"github.com/symdepot/symdepot/layout"
 )
 
 type exportCmd struct {
-	Dir      string  `arg:"" help:"The folder to write to; it is made if it does not exist."`
+	Dir      string  `arg:"" optional:"" help:"The folder to write to; it is made if it does not exist."`
+	To       string  `help:"The folder, or the bucket (s3://BUCKET/PREFIX, gs:// or az://), in place of the argument." placeholder:"ADDRESS"`
+	Follow   bool    `help:"text:export_follow"`
 	Layout   string  `help:"Layout of the tree: ${layouts}." required:"" placeholder:"LAYOUT"`
 	Compress bool    `help:"Compress: cabinets in ${cabinet_layouts}; zstd in ${zstd_layouts}." short:"z"`
 	Tx       []int64 `name:"build" aliases:"tx" help:"Only this build; repeatable." placeholder:"N"`
@@ -42,11 +49,27 @@ func (c exportCmd) Run(a *session) error {
 		return term.UsageError("--audience public excludes --dry-run, since a public form is known when it is made, and layouts with " +
 			"records of builds: use --layout ssqp, debuginfod or breakpad")
 	}
+	if c.Follow && (c.DryRun || len(c.Tx) > 0 || l.Records() != layout.NoRecords) {
+		return importexport.ErrCannotFollow
+	}
+	to, done, err := c.target(a)
+	if err != nil {
+		return err
+	}
+	defer done()
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
+	opt := importexport.ExportOptions{Layout: l, Compress: c.Compress, All: c.All, Lower: c.Lower, DryRun: c.DryRun, Public: public}
+	lines := term.NewJSONLines(a.Stdout)
+	if c.JSON {
+		opt.Event = func(e importexport.Event) { _ = lines.Write(fileEvent(e)) }
+	}
+	if c.Follow {
+		return c.follow(a, d, to, opt, lines)
+	}
 	txs, err := c.transactions(a, d)
 	if err != nil {
 		return err
@@ -55,15 +78,10 @@ func (c exportCmd) Run(a *session) error {
 		fmt.Fprintln(a.Stderr, "symdepot: the depot has no build to export")
 		return term.ErrNegative
 	}
-	opt := importexport.ExportOptions{Layout: l, Compress: c.Compress, All: c.All, Lower: c.Lower, DryRun: c.DryRun, Public: public}
-	lines := term.NewJSONLines(a.Stdout)
-	if c.JSON {
-		opt.Event = func(e importexport.Event) { _ = lines.Write(fileEvent(e)) }
-	}
 	bar := term.NewProgress(a.Stderr, "exporting", -1)
 	defer bar.Done()
 	opt.Progress = func(done, _ int64) { bar.Set(done) }
-	r, err := importexport.Export(a.Ctx, d, txs, c.Dir, opt)
+	r, err := importexport.Export(a.Ctx, d, txs, to, opt)
 	bar.Done()
 	if err != nil {
 		return err
@@ -79,6 +97,29 @@ func (c exportCmd) Run(a *session) error {
 		return term.ErrNegative
 	}
 	return nil
+}
+
+// target returns the folder or the bucket. done closes it.
+func (c exportCmd) target(a *session) (to importexport.Target, done func(), err error) {
+	where := cmp.Or(c.To, c.Dir)
+	if where == "" || c.To != "" && c.Dir != "" {
+		return to, nil, term.UsageError("name one target: a folder, or --to s3://BUCKET/PREFIX")
+	}
+	if !address.IsBucket(where) {
+		return importexport.Target{Folder: where}, func() {}, nil
+	}
+	conf, err := a.config("")
+	if err != nil {
+		return to, nil, err
+	}
+	b, err := setup.OpenBucket(conf, where)
+	if errors.Is(err, bucket.ErrNotBucket) {
+		return to, nil, term.UsageError(where + ": " + err.Error())
+	}
+	if err != nil {
+		return to, nil, err
+	}
+	return importexport.Target{Bucket: b}, func() { _ = b.Close() }, nil
 }
 
 // transactions returns the transactions to export, the oldest first.
@@ -146,7 +187,7 @@ func (c exportCmd) print(a *console.Console, r *importexport.ExportResult, lines
 		word = "would export"
 	}
 	w := a.Stdout
-	fmt.Fprintf(w, "%s %s to %s (%s)\n", word, term.Count(int64(r.Transactions), "build"), term.Printable(c.Dir), c.Layout)
+	fmt.Fprintf(w, "%s %s to %s (%s)\n", word, term.Count(int64(r.Transactions), "build"), term.Printable(cmp.Or(c.To, c.Dir)), c.Layout)
 	if r.Before > 0 {
 		fmt.Fprintf(w, "  there already  %s\n", term.Count(r.Before, "build"))
 	}

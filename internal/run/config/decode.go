@@ -196,6 +196,9 @@ func pairs(n *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
 // expected describes the syntax of a type.
 func expected(t reflect.Type, field reflect.StructField) string {
 	if words := field.Tag.Get("enum"); words != "" && t.Kind() == reflect.String {
+		if !strings.Contains(words, ",") {
+			return words + " is expected"
+		}
 		return "one of " + strings.ReplaceAll(words, ",", ", ") + " is expected"
 	}
 	switch t {

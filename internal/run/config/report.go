@@ -90,6 +90,7 @@ type resolved struct {
 	Checksum    bool     `yaml:"requires_checksum,omitempty" json:"requires_checksum,omitempty"`
 	Forbidden   bool     `yaml:"forbidden_is_absent,omitempty" json:"forbidden_is_absent,omitempty"`
 	HasIndex    bool     `yaml:"has_index,omitempty" json:"has_index,omitempty"`
+	Forms       string   `yaml:"forms,omitempty" json:"forms,omitempty"`
 	Compressed  bool     `yaml:"compressed" json:"compressed"`
 	Pointers    bool     `yaml:"pointers" json:"pointers"`
 	UserAgent   string   `yaml:"user_agent,omitempty" json:"user_agent,omitempty"`
@@ -97,6 +98,14 @@ type resolved struct {
 	Credentials string   `yaml:"credentials" json:"credentials"`
 	Concurrency int      `yaml:"concurrency" json:"concurrency"`
 	Timeout     string   `yaml:"timeout" json:"timeout"`
+}
+
+// formsWord returns the value of the key forms.
+func formsWord(public bool) string {
+	if public {
+		return upstream.FormsPublic
+	}
+	return ""
 }
 
 // Report prints the effective configuration without secrets. depotDir is the
@@ -260,7 +269,7 @@ func resolve(s upstream.Spec) resolved {
 	g := s.Guard
 	r := resolved{
 		Name: s.Name, Preset: s.Preset, Type: s.Type, Address: s.Shown(), Rank: g.Rank, Executables: g.Executables, Checksum: g.RequiresChecksum,
-		Forbidden: s.Forbidden403, HasIndex: s.HasIndex, Compressed: !s.NoCompressed, UserAgent: s.UserAgent,
+		Forbidden: s.Forbidden403, HasIndex: s.HasIndex, Forms: formsWord(s.Guard.Public), Compressed: !s.NoCompressed, UserAgent: s.UserAgent,
 		Pointers: !s.NoPointers && s.Type != upstream.TypeBucket,
 		Names:    g.NamePatterns, NeverAsk: g.NeverAsk,
 		Layout: cmp.Or(s.Layout, "auto"), Casing: cmp.Or(s.Casing, "default"), TwoTier: cmp.Or(s.TwoTier, "auto"),

@@ -101,6 +101,7 @@ type Traces struct {
 type Store struct {
 	Dir    string `yaml:"dir" example:"/srv/symbols"`
 	Layout string `yaml:"layout" default:"auto" example:"unified"`
+	Forms  string `yaml:"forms" enum:"public" example:"public"`
 }
 
 func (s *Store) fromText(text string) error {
@@ -239,6 +240,8 @@ type Upstream struct {
 	Forbidden403 *bool `yaml:"forbidden_is_absent" default:"false" example:"true"`
 
 	HasIndex *bool `yaml:"has_index" default:"false" example:"true"`
+
+	Forms string `yaml:"forms" enum:"public" example:"public"`
 
 	Headers      map[string]string `yaml:"headers" secret:"true" example:"{X-Team: tools}"`
 	HeadersFile  string            `yaml:"headers_file" example:"/etc/symdepot/headers"`

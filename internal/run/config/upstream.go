@@ -111,6 +111,7 @@ func (u *Upstream) spec(c *Config) (s upstream.Spec, key string, err error) {
 func (u *Upstream) describe(s *upstream.Spec) (string, error) {
 	s.Name, s.Layout = cmp.Or(u.Name, s.Name), cmp.Or(u.Layout, s.Layout)
 	g := &s.Guard
+	g.Public = g.Public || u.Forms == upstream.FormsPublic
 	if u.Rank != nil {
 		g.Rank = *u.Rank
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/symdepot/symdepot/internal/remote/tree"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/config"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symstore"
@@ -36,7 +37,9 @@ func OpenStores(ctx context.Context, c *config.Config) ([]*tree.Folder, error) {
 		if err != nil {
 			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		}
-		f, err := tree.Open(ctx, s.Dir, tree.Options{Layout: lay, PointerRoots: roots, AdminFiles: records.Refs})
+		f, err := tree.Open(ctx, s.Dir, tree.Options{
+			Layout: lay, PointerRoots: roots, AdminFiles: records.Refs, Public: s.Forms == upstream.FormsPublic,
+		})
 		if err != nil {
 			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		}

@@ -61,7 +61,7 @@ func OpenUpstreams(ctx context.Context, c *config.Config, specs []upstream.Spec,
 			return nil, errors.Join(err, s.Close())
 		}
 		s.guarded = append(s.guarded, g)
-		s.List = append(s.List, depot.Upstream{Source: g, Rank: g.Rank(), Product: products[g.Name()]})
+		s.List = append(s.List, depot.Upstream{Source: g, Rank: g.Rank(), Product: products[g.Name()], Public: g.Public()})
 	}
 	return s, nil
 }
