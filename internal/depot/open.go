@@ -129,6 +129,10 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		DB:    d.db, Blobs: d.blobs, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
 	}, opt.Symbols)
 	d.Symbols = &Symbols{work, own, d.lookups, d.contents, d.places}
+	public := publicform.New(publicform.Parts{
+		DB: d.db, Blobs: d.blobs, Open: d.contents.Open, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
+	})
+	d.Retention.EnterPublic = public.EnterBuild
 	d.door = audience.New(audience.Parts{
 		Lookups: d.lookups, Contents: d.contents, Forms: d.forms,
 		Make: func(ctx context.Context, ask SymbolsAsk, forms audience.Forms) (*answer.File, error) {
@@ -137,12 +141,11 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		Source: func(ask SymbolsAsk, forms audience.Forms) symbolicate.Source {
 			return d.Symbols.public(forms).Source(ask)
 		},
-		Public: publicform.New(publicform.Parts{
-			DB: d.db, Blobs: d.blobs, Open: d.contents.Open, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
-		}),
+		Public: public,
 	})
 	d.commits = &commits{
 		depot: d.home.Name, db: d.db, blobs: d.blobs, contents: d.contents, cold: d.Cold, symbols: d.Symbols, confirmed: d.Confirmed,
+		retention: d.Retention,
 	}
 	d.Tracer = why.New(why.Parts{
 		DB: d.db, Fetch: d.fetch, Cold: d.Cold, Symbols: d.Symbols.SymbolsWork, SymCache: d.symcache,

@@ -3,9 +3,13 @@ package depot
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,4 +133,170 @@ func TestPublicFormLife(t *testing.T) {
 			}
 		}
 	})
+}
+
+// classed adds files as a build of a class.
+func classed(t *testing.T, d *Depot, class string, files ...file) int64 {
+	t.Helper()
+	tx, err := d.Begin(t.Context(), TxInfo{Product: "app", Class: class})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	for _, f := range files {
+		if _, err := tx.Add(t.Context(), Source{Path: f.path, Label: f.path, Content: bytesContent{Reader: bytes.NewReader(f.body)}}); err != nil {
+			t.Fatalf("%s: %v", f.path, err)
+		}
+	}
+	n, err := tx.Commit(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// jobsOf lists the jobs of a kind, newest first.
+func jobsOf(t *testing.T, d *Depot, kind string) []jobs.Job {
+	t.Helper()
+	list, err := d.Jobs().List(t.Context(), jobs.Filter{Kind: kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// ended waits until the newest job of a kind has ended, and returns it.
+func ended(t *testing.T, d *Depot, kind string) jobs.Job {
+	t.Helper()
+	list := jobsOf(t, d, kind)
+	if len(list) == 0 {
+		t.Fatalf("there is no job of the kind %s", kind)
+	}
+	if _, err := d.Jobs().Wait(t.Context(), list[0].ID, list[0].State); err != nil {
+		t.Fatal(err)
+	}
+	return jobsOf(t, d, kind)[0]
+}
+
+// damagedELF is a file whose id can be read, and its symbols cannot.
+func damagedELF(t *testing.T) file {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join("..", "..", "testdata", "elf", "prog-sha1.debug"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sectionSize, link, symtab = 64, 40, 2
+	first := int(binary.LittleEndian.Uint64(body[0x28:]))
+	for at := first; at+sectionSize <= len(body); at += sectionSize {
+		if binary.LittleEndian.Uint32(body[at+4:]) == symtab {
+			binary.LittleEndian.PutUint32(body[at+link:], 0xffff)
+		}
+	}
+	return file{"build/damaged.debug", body}
+}
+
+// TestPublish: the public forms of a class are made at the push and at a promotion, once, also
+// after a restart, and what has none is said.
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	d, _ := newDepot(t)
+	setPolicy(t, d, "classes:", "  - {name: release, publish: public}", "  - {name: nightly, keep_last: 5}")
+	n := newNightly("app", 7, 40)
+	ours := func() file {
+		f, _ := n.build(int(n.rand.Int32()))
+		f.path, f.body = strings.Replace(f.path, "app", "app"+string(rune('a'+n.rand.IntN(26))), 1), append(f.body, "FILE 0 /secret/source.cpp\n"...)
+		return f
+	}
+	made := func(what string, f file, want bool) {
+		t.Helper()
+		j, err := d.db.Jobs.Last(t.Context(), publicform.Kind, blob.Sum(f.body).String(), 0)
+		if got := err == nil && j.State == jobs.Done && j.Result != nil; got != want || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: a public form was made: %v, %v; want %v", what, got, err, want)
+		}
+	}
+	ppdb, err := os.ReadFile(filepath.Join("..", "..", "testdata", "ppdb", "lines.pdb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, night := ours(), ours(), ours()
+
+	// A command adds, and does no jobs: they wait for a server.
+	classed(t, d, "release", first, second, file{"build/lines.pdb", ppdb})
+	nightly := classed(t, d, "nightly", night)
+	if list := jobsOf(t, d, publicform.BuildKind); len(list) != 1 || list[0].State != jobs.Queued || list[0].Key != "build 1" {
+		t.Fatalf("jobs after the commits: %+v, want one for build 1 that waits", list)
+	}
+	made("before the job", first, false)
+	working(t, d)
+	if j := ended(t, d, publicform.BuildKind); j.State != jobs.Done ||
+		j.Detail != "build 1: 2 files have public forms, 1 are wholly private" {
+		t.Errorf("the job of the build: %s %q", j.State, j.Detail)
+	}
+	made("the first file", first, true)
+	made("the second file", second, true)
+	made("a file of another class", night, false)
+
+	// The same build once more makes nothing again.
+	if again := classed(t, d, "release", first, second, file{"build/lines.pdb", ppdb}); again != 1 {
+		t.Errorf("the same build once more is build %d, want 1", again)
+	}
+	ended(t, d, publicform.BuildKind)
+	if list := jobsOf(t, d, publicform.Kind); len(list) != 3 {
+		t.Errorf("%d jobs for files, want one for each of three: %+v", len(list), list)
+	}
+
+	if _, err := d.Retention.Promote(t.Context(), nightly, "release", "anna"); err != nil {
+		t.Fatal(err)
+	}
+	if j := ended(t, d, publicform.BuildKind); j.State != jobs.Done || !strings.HasPrefix(j.Detail, "build 2: 1 files have") {
+		t.Errorf("the job of a promoted build: %s %q", j.State, j.Detail)
+	}
+	made("a promoted file", night, true)
+
+	classed(t, d, "release", ours(), damagedELF(t))
+	if j := ended(t, d, publicform.BuildKind); j.State != jobs.Failed || !strings.Contains(j.Detail, "of 1 none could be made, the first of damaged.debug: ") {
+		t.Errorf("the job of a build with a damaged file: %s %q, want a failure that names the file", j.State, j.Detail)
+	}
+}
+
+// TestPublishGrowing: a build that gets a file while its job runs gets another job, and the job of a
+// server that was killed is done by the next one.
+func TestPublishGrowing(t *testing.T) {
+	t.Parallel()
+	d, c := newDepot(t)
+	enter := func() {
+		t.Helper()
+		setPolicy(t, d, "classes:", "  - {name: release, publish: public}")
+		if _, err := d.Retention.Promote(t.Context(), 1, "release", "anna"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, _ := newNightly("app", 7, 40).build(1)
+	add(t, d, "app", f)
+	for range 3 {
+		enter()
+	}
+	if list := jobsOf(t, d, publicform.BuildKind); len(list) != 1 {
+		t.Fatalf("%d jobs that wait for one build, want one", len(list))
+	}
+	leased, err := d.db.Jobs.Lease(t.Context(), "worker", []string{publicform.BuildKind}, nil, time.Hour, 5)
+	if err != nil || len(leased) != 1 {
+		t.Fatalf("%d jobs were leased, %v; want one", len(leased), err)
+	}
+	for range 3 {
+		enter()
+	}
+	if list := jobsOf(t, d, publicform.BuildKind); len(list) != 2 || list[0].State != jobs.Queued || list[0].Variant != 1 {
+		t.Errorf("jobs while one runs: %+v, want another one that waits", list)
+	}
+	c.advance(2 * time.Hour)
+	working(t, d)
+	for _, j := range jobsOf(t, d, publicform.BuildKind) {
+		if st, err := d.Jobs().Wait(t.Context(), j.ID, j.State); err != nil || st != jobs.Done {
+			t.Errorf("job %d, whose server was killed or that waited behind it: %s, %v; want done", j.ID, st, err)
+		}
+	}
+	if list := jobsOf(t, d, publicform.Kind); len(list) != 1 {
+		t.Errorf("%d jobs for one file, want one", len(list))
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/pdb"
@@ -58,7 +59,7 @@ type Parts struct {
 	Blobs blob.Backend
 	// Open opens a content that the index lists. Not found is fs.ErrNotExist.
 	Open  func(ctx context.Context, c record.Content) (blob.File, error)
-	Queue *jobs.Queue // New registers its kind of job
+	Queue *jobs.Queue // New registers its kinds of jobs
 	Log   *slog.Logger
 	Now   func() time.Time
 	// Scratch is the folder for temporary files; empty is the system's.
@@ -68,10 +69,11 @@ type Parts struct {
 // Service makes public forms. Its methods may be called by many goroutines.
 type Service struct{ parts Parts }
 
-// New registers the kind of job.
+// New registers the kinds of jobs.
 func New(p Parts) *Service {
 	s := &Service{p}
 	p.Queue.Register(kind{s}, jobs.Limits{Slots: slots, Queued: queued, PerClient: perClient, Attempts: attempts})
+	p.Queue.Register(buildJobs{kind{s}}, jobs.Limits{Slots: 1, Attempts: buildAttempts})
 	return s
 }
 
@@ -84,6 +86,8 @@ type Ask struct {
 	Client string
 	// Hold holds the request while the form is made; nil: it cannot wait.
 	Hold symbolicate.Hold
+
+	priority int // of the job
 }
 
 // Answer returns the public form of a content, and has it made if there is none. A content of
@@ -152,7 +156,7 @@ func (s *Service) make(ctx context.Context, ask Ask) (record.Content, error) {
 		return none, err
 	}
 	job, st, err := s.parts.Queue.Enqueue(ctx, jobs.Entry{
-		Job: jobs.Job{Kind: Kind, Key: key, Payload: p}, Client: ask.Client,
+		Job: jobs.Job{Kind: Kind, Key: key, Payload: p, Priority: ask.priority}, Client: ask.Client,
 		Held:   func(ctx context.Context) (bool, error) { return found(s.Made(ctx, ask.Source)) },
 		Failed: func(ctx context.Context) (bool, error) { return found(s.failure(ctx, ask.Source)) },
 	})
@@ -189,7 +193,7 @@ func (s *Service) make(ctx context.Context, ask Ask) (record.Content, error) {
 
 // failure returns the remembered failure of making the form of a content. None is
 // fs.ErrNotExist.
-func (s *Service) failure(ctx context.Context, source record.Content) (any, error) {
+func (s *Service) failure(ctx context.Context, source record.Content) (queue.Failure, error) {
 	return s.parts.Queue.Failure(ctx, Kind, source.Ref.String(), &source.Ref, fmt.Sprint(version))
 }
 

@@ -403,7 +403,8 @@ type Promotion struct {
 
 // Promote changes the class of a live transaction and returns the change. If there
 // is no such transaction, the error is fs.ErrNotExist.
-func (rs Retention) Promote(ctx context.Context, number int64, class, who string) (p Promotion, err error) {
+func (rs Retention) Promote(ctx context.Context, number int64, class, who string,
+	also func(w *engine.Write, number int64) error) (p Promotion, err error) {
 	now := rs.db.Now()
 	err = rs.db.Update(ctx, "promote", func(w *engine.Write) error {
 		t, err := liveTx(w, number)
@@ -417,6 +418,11 @@ func (rs Retention) Promote(ctx context.Context, number int64, class, who string
 		if _, err := w.Exec("INSERT INTO promotion (tx_id, at, who, from_class, to_class) VALUES ($1, $2, $3, $4, $5)",
 			number, now.UnixMilli(), engine.Text(who), engine.Text(t.Class), engine.Text(class)); err != nil {
 			return err
+		}
+		if also != nil {
+			if err := also(w, number); err != nil {
+				return err
+			}
 		}
 		return record.NextGeneration(w)
 	})
