@@ -64,7 +64,9 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 // openContents makes the parts that keep contents: their store, their checks, their lifecycle.
 func (d *Depot) openContents(opt *Options) {
 	h := d.home
-	d.Cold = coldstore.NewCold(coldstore.Home{DB: d.db, Below: h.Blobs, Placed: h.Placed, Dir: d.dir, Local: h.Local}, opt.Cold, d.log, d.now)
+	d.Cold = coldstore.NewCold(coldstore.Home{
+		DB: d.db, Below: h.Blobs, Placed: h.Placed, Dir: d.dir, Local: h.Local, Forms: []string{publicform.Kind},
+	}, opt.Cold, d.log, d.now)
 	h.Blobs = d.Cold.Store()
 	d.blobs = h.Blobs
 	d.contents = content.New(d.blobs, h.Placed, d.db, d.log, d.now)
@@ -130,7 +132,8 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 	}, opt.Symbols)
 	d.Symbols = &Symbols{work, own, d.lookups, d.contents, d.places}
 	public := publicform.New(publicform.Parts{
-		DB: d.db, Blobs: d.blobs, Open: d.contents.Open, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
+		DB: d.db, Blobs: d.blobs, Open: d.contents.Open, AddedAgain: d.Cold.AddedAgain, Queue: d.queue,
+		Log: d.log, Now: d.now, Scratch: d.dir,
 	})
 	d.Retention.EnterPublic = public.EnterBuild
 	d.door = audience.New(audience.Parts{

@@ -300,3 +300,140 @@ func TestPublishGrowing(t *testing.T) {
 		t.Errorf("%d jobs for one file, want one", len(list))
 	}
 }
+
+// TestPublicFormCold: public forms become cold too, built from each other and never from private
+// contents; they are read, healed, counted and freed as others are.
+func TestPublicFormCold(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, d *Depot, c *clock) {
+		ctx := t.Context()
+		working(t, d)
+		n := newNightly("app", 7, 6000)
+		var paths []string
+		forms, sources := map[blob.Ref][]byte{}, map[blob.Ref]bool{}
+		var order []blob.Ref
+		for no := range 5 {
+			f, path := n.build(no)
+			f.body = append(f.body, "FILE 0 /secret/source.cpp\n"...)
+			add(t, d, "app", f)
+			body, ref, err := publicly(t, d, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.advance(24 * time.Hour)
+			paths, order = append(paths, path), append(order, ref)
+			forms[ref], sources[blob.Sum(f.body)] = body, true
+		}
+		setPolicy(t, d, "classes:", "  - {name: all, match: {product: app}, keep_last: 1}", "brake: 100%")
+		before := preview(t, d)
+		cool := func() {
+			t.Helper()
+			c.advance(48 * time.Hour)
+			if _, err := d.Cold.Cool(ctx, coldstore.CoolOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			c.advance(48 * time.Hour)
+			if _, err := d.Cold.Strip(ctx, coldstore.CoolGrace); err != nil {
+				t.Fatal(err)
+			}
+			// A base that only forms need is not exchanged: its file is there.
+			if err := d.Cold.Unpin(ctx, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cool()
+		deltas, key := 0, blob.Ref{}
+		check := func() {
+			t.Helper()
+			deltas, key = 0, blob.Ref{}
+			for i, ref := range order {
+				row, err := d.Cold.Of(ctx, ref)
+				if last := i == len(order)-1; last != errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("form %d: %v; want all cold but the newest", i, err)
+				}
+				if err != nil || row.Base == nil {
+					continue
+				}
+				deltas, key = deltas+1, row.Base.Ref
+				if _, isForm := forms[row.Base.Ref]; !isForm || sources[row.Base.Ref] {
+					t.Errorf("form %d is built from %s, which is no form", i, row.Base.Ref)
+				}
+				if row.File.Size*5 > row.Size {
+					t.Errorf("form %d takes %d of %d bytes, want less than a fifth", i, row.File.Size, row.Size)
+				}
+			}
+		}
+		check()
+		if deltas < 2 {
+			t.Fatalf("%d forms are deltas, want 2 and more", deltas)
+		}
+		read := func(what string) {
+			t.Helper()
+			for i, path := range paths {
+				if body, ref, err := publicly(t, d, path); err != nil || ref != order[i] || !bytes.Equal(body, forms[ref]) {
+					t.Errorf("%s: form %d has %d bytes, %v", what, i, len(body), err)
+				}
+			}
+		}
+		read("cold")
+		wantClean(t, d)
+		after := preview(t, d)
+		if before.Builds() != 4 || after.Builds() != 4 || before.Frees.DerivedSize == 0 || after.Frees.Stored >= before.Frees.Stored/2 {
+			t.Errorf("plans free %+v of %d builds before, and %+v of %d after", before.Frees, before.Builds(), after.Frees, after.Builds())
+		}
+
+		// The bytes of the base are lost: the next requests make the forms again.
+		lost := key
+		if row, err := d.Cold.Of(ctx, key); err == nil {
+			lost = row.File.Ref
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := d.Cold.Store().Below().Delete(ctx, lost); err != nil {
+			t.Fatal(err)
+		}
+		for ref := range forms {
+			d.Cold.Store().Forget(ref)
+		}
+		read("after the loss of the base")
+		wantClean(t, d)
+		cool()
+		check()
+		read("cold again")
+
+		// A purge frees the form of the build although others are built from it.
+		for i, ref := range order {
+			if ref != key && deltas > 0 {
+				continue
+			}
+			if _, err := d.Retention.Purge(ctx, int64(i+1), "anna", "a leak"); err != nil {
+				t.Fatal(err)
+			}
+			if known, err := d.db.HasContent(ctx, ref); err != nil || known {
+				t.Errorf("the form of a purged build is stored: %v, %v", known, err)
+			}
+			paths, order = append(paths[:i:i], paths[i+1:]...), append(order[:i:i], order[i+1:]...)
+			break
+		}
+		read("after the purge")
+		wantClean(t, d)
+		txs, err := d.List(ctx, answer.Scope{}, ListFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tx := range txs {
+			if _, err := d.Retention.Remove(ctx, tx.Number, "test"); err != nil && tx.Removed.IsZero() {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // a base goes after what was built from it
+			c.advance(48 * time.Hour)
+			if _, err := d.Collect(ctx, time.Hour, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if st, err := d.db.Stats(ctx); err != nil || st.Contents != 0 {
+			t.Errorf("%d contents are left, %v; want none", st.Contents, err)
+		}
+	})
+}

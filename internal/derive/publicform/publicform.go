@@ -58,10 +58,13 @@ type Parts struct {
 	DB    *index.DB
 	Blobs blob.Backend
 	// Open opens a content that the index lists. Not found is fs.ErrNotExist.
-	Open  func(ctx context.Context, c record.Content) (blob.File, error)
-	Queue *jobs.Queue // New registers its kinds of jobs
-	Log   *slog.Logger
-	Now   func() time.Time
+	Open func(ctx context.Context, c record.Content) (blob.File, error)
+	// AddedAgain ends what is recorded about the damage of contents whose bytes have just been
+	// stored.
+	AddedAgain func(ctx context.Context, refs []blob.Ref)
+	Queue      *jobs.Queue // New registers its kinds of jobs
+	Log        *slog.Logger
+	Now        func() time.Time
 	// Scratch is the folder for temporary files; empty is the system's.
 	Scratch string
 }
