@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/audience"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/publicform"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -229,7 +230,7 @@ func TestPublish(t *testing.T) {
 	made("before the job", first, false)
 	working(t, d)
 	if j := ended(t, d, publicform.BuildKind); j.State != jobs.Done ||
-		j.Detail != "build 1: 2 files have public forms, 1 are wholly private" {
+		j.Detail != "build 1: files with a public form: 2, with nothing public: 1" {
 		t.Errorf("the job of the build: %s %q", j.State, j.Detail)
 	}
 	made("the first file", first, true)
@@ -248,13 +249,13 @@ func TestPublish(t *testing.T) {
 	if _, err := d.Retention.Promote(t.Context(), nightly, "release", "anna"); err != nil {
 		t.Fatal(err)
 	}
-	if j := ended(t, d, publicform.BuildKind); j.State != jobs.Done || !strings.HasPrefix(j.Detail, "build 2: 1 files have") {
+	if j := ended(t, d, publicform.BuildKind); j.State != jobs.Done || !strings.HasPrefix(j.Detail, "build 2: files with a public form: 1,") {
 		t.Errorf("the job of a promoted build: %s %q", j.State, j.Detail)
 	}
 	made("a promoted file", night, true)
 
 	classed(t, d, "release", ours(), damagedELF(t))
-	if j := ended(t, d, publicform.BuildKind); j.State != jobs.Failed || !strings.Contains(j.Detail, "of 1 none could be made, the first of damaged.debug: ") {
+	if j := ended(t, d, publicform.BuildKind); j.State != jobs.Failed || !strings.Contains(j.Detail, "failed: 1, the first: damaged.debug: ") {
 		t.Errorf("the job of a build with a damaged file: %s %q, want a failure that names the file", j.State, j.Detail)
 	}
 }
@@ -435,5 +436,89 @@ func TestPublicFormCold(t *testing.T) {
 		if st, err := d.db.Stats(ctx); err != nil || st.Contents != 0 {
 			t.Errorf("%d contents are left, %v; want none", st.Contents, err)
 		}
+	})
+}
+
+// TestPublicFormCounted: the space of a public form belongs to the build of its file: in the usage
+// of the product, in a plan, in the trash and in what garbage collection frees.
+func TestPublicFormCounted(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, d *Depot, c *clock) {
+		ctx := t.Context()
+		working(t, d)
+		n := newNightly("app", 7, 6000)
+		var paths []string
+		for no := range 3 {
+			f, path := n.build(no)
+			f.body = append(f.body, "FILE 0 /secret/source.cpp\n"...)
+			add(t, d, "app", f)
+			c.advance(24 * time.Hour)
+			paths = append(paths, path)
+		}
+		setPolicy(t, d, "classes:", "  - {name: all, match: {product: app}, keep_last: 1}", "brake: 100%", "trash: 7d")
+		usage := func() (own, total, plan, trash int64) {
+			t.Helper()
+			u, err := d.Retention.Usage(ctx)
+			if err != nil || len(u.Products) > 1 {
+				t.Fatalf("usage: %+v, %v; want one product at most", u, err)
+			}
+			for _, p := range u.Products {
+				own += p.Own
+			}
+			_, _, space, err := d.Retention.Trash(ctx)
+			if err != nil || space != u.Trash {
+				t.Errorf("the trash holds %d bytes back, and its list says %d, %v", u.Trash, space, err)
+			}
+			return own, u.Live, u.Plan.Frees, u.Trash
+		}
+		block := d.Retention.Block
+		own, live, plan, _ := usage()
+		var all, old int64
+		for i, path := range paths {
+			body, _, err := publicly(t, d, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			form := (int64(len(body)) + block - 1) / block * block
+			all += form
+			if i < 2 {
+				old += form
+			}
+		}
+		own2, live2, plan2, _ := usage()
+		if own2-own != all || live2-live != all || plan2-plan != old {
+			t.Errorf("with forms of %d bytes, %d of them of old builds, the product has %d more, all builds %d, the plan %d",
+				all, old, own2-own, live2-live, plan2-plan)
+		}
+		c.advance(48 * time.Hour)
+		if _, err := d.Cold.Cool(ctx, coldstore.CoolOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Cold.Strip(ctx, -time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		_, _, cold, _ := usage()
+		if cold >= plan2/2 {
+			t.Errorf("the plan frees %d bytes of cold files and forms, want less than half of %d", cold, plan2)
+		}
+		p := preview(t, d)
+		if p.Frees.Stored != cold || p.Frees.DerivedStored != cold {
+			t.Errorf("the plan frees %+v, and the usage says %d", p.Frees, cold)
+		}
+		if _, err := d.Retention.Apply(ctx, p.Ticket.Number, 0, "anna"); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, trash := usage(); trash != cold {
+			t.Errorf("the trash holds %d bytes back, want the %d of the plan", trash, cold)
+		}
+		c.advance(8 * 24 * time.Hour)
+		got, err := d.Retention.Collect(ctx, lifecycle.CollectOptions{Grace: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, trash := usage(); trash != 0 || got.Contents == 0 {
+			t.Errorf("after gc of %+v the trash holds %d bytes", got, trash)
+		}
+		wantClean(t, d)
 	})
 }

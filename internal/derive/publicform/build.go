@@ -95,9 +95,9 @@ func (k buildJobs) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 	case err != nil:
 		return jobs.Outcome{}, err
 	}
-	text := fmt.Sprintf("build %d: %d files have public forms, %d are wholly private", p.Build, sum.public, sum.private)
+	text := fmt.Sprintf("build %d: files with a public form: %d, with nothing public: %d", p.Build, sum.public, sum.private)
 	if sum.failed > 0 {
-		return jobs.Outcome{}, jobs.Failure{Class: classFiles, Detail: fmt.Sprintf("%s, of %d none could be made, the first of %s; "+
+		return jobs.Outcome{}, jobs.Failure{Class: classFiles, Detail: fmt.Sprintf("%s, failed: %d, the first: %s; "+
 			"symdepot jobs list --state failed shows each", text, sum.failed, sum.first)}
 	}
 	return jobs.Outcome{Class: "ok", Detail: text}, nil
