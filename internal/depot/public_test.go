@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/publicform"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -521,4 +523,57 @@ func TestPublicFormCounted(t *testing.T) {
 		}
 		wantClean(t, d)
 	})
+}
+
+// TestPublicFormAdded: a file that is the public form of another one may be built from that one when
+// both are cold. The form's record then does not lead in circles: plans are computed, and all goes.
+func TestPublicFormAdded(t *testing.T) {
+	t.Parallel()
+	d, c := roomyDepot(t)
+	ctx := t.Context()
+	n := newNightly("app", 7, 6000)
+	plain, _ := n.build(0)
+	whole := file{plain.path, append(slices.Clone(plain.body), "FILE 0 /secret/source.cpp\n"...)}
+	newest, _ := n.build(1)
+	for _, f := range []file{whole, plain, newest} {
+		add(t, d, "app", f)
+		c.advance(24 * time.Hour)
+	}
+	form, err := d.door.Form(ctx, record.Stored{Ref: blob.Sum(whole.body), Size: int64(len(whole.body))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer form.Answer().Close()
+	if form.Answer().Ref != blob.Sum(plain.body) {
+		t.Fatal("the public form is not the added file")
+	}
+	c.advance(24 * time.Hour)
+	series := []coldstore.Candidate{
+		{Ref: blob.Sum(whole.body), Size: int64(len(whole.body)), Order: 1}, {Ref: blob.Sum(plain.body), Size: int64(len(plain.body)), Order: 2},
+	}
+	for i := range series { // a key, and a delta of it
+		if done, err := d.Cold.CoolOne(ctx, series[:i+1], i, coldstore.CoolOptions{}); err != nil || i == 1 && done.Base != series[0].Ref {
+			t.Fatalf("content %d: %+v, %v; want the first a key, the second a delta of it", i, done, err)
+		}
+	}
+	setPolicy(t, d, "classes:", "  - {name: all, match: {product: app}, keep_last: 1}", "brake: 100%")
+	p := preview(t, d)
+	if p.Builds() != 2 {
+		t.Errorf("the plan removes %d builds, want 2", p.Builds())
+	}
+	if _, err := d.Retention.Apply(ctx, p.Ticket.Number, 0, "anna"); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Cold.Unpin(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		c.advance(48 * time.Hour)
+		if _, err := d.Collect(ctx, time.Hour, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err := d.db.Stats(ctx); err != nil || st.Contents != 1 {
+		t.Errorf("%d contents are left, %v; want that of the newest build", st.Contents, err)
+	}
 }

@@ -143,9 +143,11 @@ func readState(each queryRows, now time.Time) (*RetainedState, error) {
 		slices.Sort(t.Contents)
 		t.Contents = slices.Clip(slices.Compact(t.Contents))
 	}
-	// A base is kept as long as a content that needs it, just as what was made from one.
-	return s, each("SELECT source_id, content_id FROM derived WHERE content_id IS NOT NULL UNION ALL SELECT content_id, base_id "+
-		"FROM cold WHERE base_id IS NOT NULL", nil, func(scan engine.Scan) error {
+	// A base is kept as long as a content that needs it, just as what was made from one. A file
+	// that was added, and is what was made of its base too, does not lead back to itself.
+	return s, each(`SELECT d.source_id, d.content_id FROM derived d WHERE d.content_id IS NOT NULL
+		AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = d.content_id AND k.base_id = d.source_id)
+		UNION ALL SELECT content_id, base_id FROM cold WHERE base_id IS NOT NULL`, nil, func(scan engine.Scan) error {
 		var source, result int64
 		if err := scan(&source, &result); err != nil {
 			return err
