@@ -9,6 +9,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
+	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -25,6 +27,7 @@ type commits struct {
 	cold      *coldstore.Cold
 	symbols   *Symbols
 	confirmed *Confirmations
+	retention *lifecycle.Retention
 }
 
 // commit makes the contents of a batch durable, then adds a transaction of these and of
@@ -39,6 +42,11 @@ type commits struct {
 func (c *commits) commit(ctx context.Context, tx record.Tx, batch blob.Batch) (int64, error) {
 	damaged, err := c.damagedIn(ctx, tx)
 	if err != nil {
+		return 0, err
+	}
+	if tx.Also, err = c.retention.Entering(ctx, &retention.Transaction{
+		Product: tx.Product, Version: tx.Version, Branch: tx.Branch, Class: tx.Class,
+	}); err != nil {
 		return 0, err
 	}
 	if batch != nil {

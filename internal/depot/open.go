@@ -64,7 +64,9 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 // openContents makes the parts that keep contents: their store, their checks, their lifecycle.
 func (d *Depot) openContents(opt *Options) {
 	h := d.home
-	d.Cold = coldstore.NewCold(coldstore.Home{DB: d.db, Below: h.Blobs, Placed: h.Placed, Dir: d.dir, Local: h.Local}, opt.Cold, d.log, d.now)
+	d.Cold = coldstore.NewCold(coldstore.Home{
+		DB: d.db, Below: h.Blobs, Placed: h.Placed, Dir: d.dir, Local: h.Local, Forms: []string{publicform.Kind},
+	}, opt.Cold, d.log, d.now)
 	h.Blobs = d.Cold.Store()
 	d.blobs = h.Blobs
 	d.contents = content.New(d.blobs, h.Placed, d.db, d.log, d.now)
@@ -129,6 +131,11 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		DB:    d.db, Blobs: d.blobs, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
 	}, opt.Symbols)
 	d.Symbols = &Symbols{work, own, d.lookups, d.contents, d.places}
+	public := publicform.New(publicform.Parts{
+		DB: d.db, Blobs: d.blobs, Open: d.contents.Open, AddedAgain: d.Cold.AddedAgain, Queue: d.queue,
+		Log: d.log, Now: d.now, Scratch: d.dir,
+	})
+	d.Retention.EnterPublic = public.EnterBuild
 	d.door = audience.New(audience.Parts{
 		Lookups: d.lookups, Contents: d.contents, Forms: d.forms, InPlace: d.InPlace.OpenPublic, Download: d.places.Bring,
 		Make: func(ctx context.Context, ask SymbolsAsk, forms audience.Forms) (*answer.File, error) {
@@ -137,12 +144,11 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		Source: func(ask SymbolsAsk, forms audience.Forms) symbolicate.Source {
 			return d.Symbols.public(forms).Source(ask)
 		},
-		Public: publicform.New(publicform.Parts{
-			DB: d.db, Blobs: d.blobs, Open: d.contents.Open, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
-		}),
+		Public: public,
 	})
 	d.commits = &commits{
 		depot: d.home.Name, db: d.db, blobs: d.blobs, contents: d.contents, cold: d.Cold, symbols: d.Symbols, confirmed: d.Confirmed,
+		retention: d.Retention,
 	}
 	d.Tracer = why.New(why.Parts{
 		DB: d.db, Fetch: d.fetch, Cold: d.Cold, Symbols: d.Symbols.SymbolsWork, SymCache: d.symcache,

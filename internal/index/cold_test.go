@@ -63,7 +63,7 @@ func testColds(t *testing.T) {
 		t.Errorf("sums %+v, %v, want %+v", s, err, want)
 	}
 	among(t, db, refs, file)
-	list, err := db.Colds.Series(ctx, "foo1.pdb")
+	list, err := db.Colds.Series(ctx, "foo1.pdb", "")
 	if err != nil || len(list) != 1 || !list[0].Cold || list[0].Deltas != 2 || list[0].File != 10 {
 		t.Errorf("series %+v, %v", list, err)
 	}

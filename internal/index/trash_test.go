@@ -221,11 +221,11 @@ func testHolds(t *testing.T) {
 	if err := db.Retention.Hold(ctx, removals.Hold{Number: one, Name: "c"}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("hold on a removed build: %v, want the error %v", err, fs.ErrNotExist)
 	}
-	if _, err := db.Retention.Promote(ctx, one, "release", "anna"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := db.Retention.Promote(ctx, one, "release", "anna", nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("promotion of a removed build: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	two := commitTest(t, db, "A", pdb(2))
-	if p, err := db.Retention.Promote(ctx, two, "release", "anna"); err != nil || p.To != "release" {
+	if p, err := db.Retention.Promote(ctx, two, "release", "anna", nil); err != nil || p.To != "release" {
 		t.Errorf("promotion: %+v, %v; want it in class release", p, err)
 	}
 	if list, err := db.Retention.Promotions(ctx, two); err != nil || len(list) != 1 || list[0].Who != "anna" {
@@ -339,7 +339,7 @@ func testRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.t = c.t.Add(time.Second)
-	if _, err := db.Retention.Promote(ctx, decided[3].Number, "release", "anna"); err != nil {
+	if _, err := db.Retention.Promote(ctx, decided[3].Number, "release", "anna", nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Retention.SetNeeds(ctx, commitTest(t, db, "C", pdb(30)), []int64{decided[4].Number}); err != nil {

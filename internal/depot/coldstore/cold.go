@@ -99,6 +99,7 @@ type Cold struct {
 	store   *Store
 	Options ColdOptions
 	owner   string // names this process in the progress
+	forms   []string
 	wait    func(ctx context.Context, d time.Duration) error
 	// Space returns the size of the disk with the contents, and how much of it is free;
 	// nil for a bucket.
@@ -117,12 +118,16 @@ type Home struct {
 	// Dir is the folder of the depot on this machine, and Local the one of the contents
 	// that are restored.
 	Dir, Local string
+	// Forms are the tools whose contents become cold as the files do that they are made
+	// of, built from each other and never from these files.
+	Forms []string
 }
 
 // NewCold returns what keeps contents cold: over the store of h, the one that knows cold
 // contents.
 func NewCold(h Home, opt ColdOptions, log *slog.Logger, now func() time.Time) *Cold {
-	c := &Cold{db: h.DB, dir: h.Dir, placed: h.Placed, now: now, log: log, Options: opt, owner: rand.Text(), wait: ctxio.Pause}
+	c := &Cold{db: h.DB, dir: h.Dir, placed: h.Placed, now: now, log: log, Options: opt, owner: rand.Text(), wait: ctxio.Pause,
+		forms: h.Forms}
 	if !h.Placed {
 		c.Space = c.Disk
 	}
@@ -305,11 +310,14 @@ type coolSeries struct {
 
 // dueOf returns the series of a name, with what is due in them.
 func (c *Cold) dueOf(ctx context.Context, name string, unused time.Time, products []string) ([]coolSeries, error) {
-	rows, err := c.db.Colds.Series(ctx, name)
-	if err != nil {
-		return nil, err
+	var list []coolSeries
+	for _, tool := range append([]string{""}, c.forms...) {
+		rows, err := c.db.Colds.Series(ctx, name, tool)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, seriesOf(rows, products)...)
 	}
-	list := seriesOf(rows, products)
 	for k := range list {
 		s := &list[k]
 		Settle(s.contents, c.now())

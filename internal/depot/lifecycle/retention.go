@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -29,8 +30,11 @@ type Retention struct {
 	Block int64
 	cold  *coldstore.Cold
 	audit func(context.Context) error
-	log   *slog.Logger
-	now   func() time.Time
+	// EnterPublic has the public forms of a build's files made, in a write; nil: nobody
+	// makes any.
+	EnterPublic func(w *engine.Write, number int64) error
+	log         *slog.Logger
+	now         func() time.Time
 }
 
 // Home is what the contents of a depot are kept in.
@@ -427,7 +431,25 @@ func (r *Retention) Promote(ctx context.Context, number int64, class, who string
 	if err := r.CheckClass(ctx, class); err != nil {
 		return Promotion{}, err
 	}
-	return r.db.Retention.Promote(ctx, number, class, who)
+	also, err := r.Entering(ctx, &retention.Transaction{Class: class})
+	if err != nil {
+		return Promotion{}, err
+	}
+	return r.db.Retention.Promote(ctx, number, class, who, also)
+}
+
+// Entering returns what else is to be written when a transaction gets its files or its class;
+// nil: nothing.
+func (r *Retention) Entering(ctx context.Context, t *retention.Transaction) (also func(w *engine.Write, number int64) error, err error) {
+	p, err := r.Policy(ctx)
+	if _, invalid := errors.AsType[*retention.Fault](err); invalid {
+		r.log.Warn("no public forms are made for a push, because the retention policy is not valid", "error", err)
+		return nil, nil
+	}
+	if err != nil || !p.Policy.Publishes(t) {
+		return nil, err
+	}
+	return r.EnterPublic, nil
 }
 
 // CheckClass returns an error if a policy was set that does not have the class. Without

@@ -50,6 +50,7 @@ retention:
       match: {product: G*, version: "?.*", branch: "*"}
       keep_last: 0
       keep_used: 90d
+      publish: public
   default: rest
   products: {"": {cap: 1GiB}, 'a b': {}}
   cap: 100
@@ -59,7 +60,7 @@ retention:
   brake: 12.5%
   schedule: 02:00
 `, Policy{
-			Classes: []Class{{Name: "rest", Match: Match{"G*", "?.*", "*"}, Rules: Rules{KeepUsed: 90 * days}}}, Default: "rest",
+			Classes: []Class{{Name: "rest", Match: Match{"G*", "?.*", "*"}, Rules: Rules{KeepUsed: 90 * days}, Publish: PublishPublic}}, Default: "rest",
 			ProductCaps: map[string]term.ByteSize{"": 1 << 30}, Cap: 100, MinAge: days / 2, Brake: 1250, Schedule: "02:00",
 		}},
 	} {
@@ -132,6 +133,10 @@ func TestParseFaults(t *testing.T) {
 		{class("name: a\n      keep_last: 0"), "p.yml:4: retention.classes[0]: the keep rules keep nothing, so every build of the class would be removed"},
 		{class("{name: a, keep_within: 0s, keep_used: 0s}"), "the keep rules keep nothing"},
 		{class("{name: a, keep_last: }"), "retention.classes[0].keep_last: the value is missing"},
+		{class("name: a\n      publish: privat"), `p.yml:4: retention.classes[0].publish: public is expected, not "privat"`},
+		{class("{name: a, publish: [public]}"), "retention.classes[0].publish: text is expected, not a list"},
+		{class("{name: a, public: true}"), "retention.classes[0].public: no such key; the nearest is publish"},
+		{"retention:\n  publish: public", "p.yml:2: retention.publish: no such key; it belongs to a class in retention.classes"},
 		{"retention: {products: {" + strings.Repeat("x, ", 100) + "}}", "more errors follow"},
 		{"retention:\n  schedule: " + strings.Repeat("x", 100_000) + "\n  ? " + strings.Repeat("y", 100_000) + "\n  : 1", "yyyyyy…: no such key"},
 		{strings.Repeat("#", MaxPolicyBytes+1), "at most 262144 are allowed"},
@@ -338,5 +343,38 @@ func TestNewClass(t *testing.T) {
 		if got := NewClass("p.yml", []byte(c.text), c.class); got != c.want {
 			t.Errorf("NewClass of %s in %q: %q, want %q", c.class, c.text, got, c.want)
 		}
+	}
+}
+
+func TestPublishes(t *testing.T) {
+	t.Parallel()
+	p, err := Parse("p.yml", []byte(`retention:
+  classes:
+    - {name: release, match: {branch: "release/*"}, publish: public}
+    - {name: nightly, match: {branch: main}, keep_last: 2}
+    - {name: rest, keep_last: 2, publish: public}
+  default: rest
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		tx   Transaction
+		want bool
+	}{
+		{Transaction{Branch: "release/1"}, true},
+		{Transaction{Branch: "release/1", Class: "nightly"}, false},
+		{Transaction{Branch: "main"}, false},
+		{Transaction{Branch: "main", Class: "release"}, true},
+		{Transaction{}, true},
+		{Transaction{Class: Forever}, false},
+		{Transaction{Class: "unknown"}, false},
+	} {
+		if got := p.Publishes(&c.tx); got != c.want {
+			t.Errorf("a build of branch %q and class %q is published: %v, want %v", c.tx.Branch, c.tx.Class, got, c.want)
+		}
+	}
+	if None().Publishes(&Transaction{Branch: "release/1"}) {
+		t.Error("a depot without a policy publishes")
 	}
 }

@@ -77,7 +77,13 @@ type Class struct {
 	// Cap limits the bytes of all transactions of the class, of all products. It
 	// wins over the keep rules. Zero: no limit.
 	Cap term.ByteSize
+	// Publish is what is made of the files of a transaction as soon as it has the class:
+	// [PublishPublic], or nothing if it is empty. Nothing is kept or removed for it.
+	Publish string
 }
+
+// PublishPublic is the value of [Class].Publish for the public forms of files.
+const PublishPublic = "public"
 
 // Match selects the transactions without a class that belong to a class. Each
 // pattern must match; * matches any text, ? one character, and letter case counts.
@@ -177,6 +183,13 @@ func (p *Policy) Rules(class string) (Rules, bool) {
 		return p.Classes[i].Rules, true
 	}
 	return Rules{}, false
+}
+
+// Publishes reports whether the public forms of a transaction's files are made as soon as
+// it has its class, and not at the first request.
+func (p *Policy) Publishes(t *Transaction) bool {
+	i := p.class(p.ClassOf(t))
+	return i >= 0 && p.Classes[i].Publish == PublishPublic
 }
 
 // CheckClass returns an error if neither the policy has the class nor it is

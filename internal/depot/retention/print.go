@@ -45,6 +45,9 @@ func (p *Policy) String() string {
 		if c.Cap > 0 {
 			line(in, "cap", c.Cap.String())
 		}
+		if c.Publish != "" {
+			line(in, "publish", quote(c.Publish))
+		}
 	}
 	if p.Default == "" {
 		line("  ", "default", Forever)

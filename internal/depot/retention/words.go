@@ -6,6 +6,7 @@ import "github.com/symdepot/symdepot/internal/base/term"
 var synonyms = map[string]string{
 	"keep_days": "keep_within", "days": "keep_within", "keep_unused": "keep_used", "keep": "keep_last", "max_bytes": "cap", "quota": "cap",
 	"size": "cap", "hold": "keep_last", "min_keep": "floor", "grace": "trash", "rules": "classes", "caps": "products",
+	"public": "publish", "audience": "publish",
 }
 
 // nearest names the class that a misspelled one was probably meant to be, as a part of an error;

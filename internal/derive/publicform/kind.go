@@ -184,7 +184,11 @@ func (s *Service) keep(ctx context.Context, source record.Content, form io.ReadS
 	if err := batch.Commit(ctx); err != nil {
 		return record.Content{}, err
 	}
-	return c, s.parts.DB.PutDerived(ctx, source.Ref, made, &c)
+	if err := s.parts.DB.PutDerived(ctx, source.Ref, made, &c); err != nil {
+		return record.Content{}, err
+	}
+	s.parts.AddedAgain(ctx, []blob.Ref{c.Ref})
+	return c, nil
 }
 
 // input reads a content, until its context ends, and notes whether that failed.

@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/public"
@@ -56,10 +57,13 @@ type Parts struct {
 	DB    *index.DB
 	Blobs blob.Backend
 	// Open opens a content that the index lists. Not found is fs.ErrNotExist.
-	Open  func(ctx context.Context, c record.Content) (blob.File, error)
-	Queue *jobs.Queue // New registers its kind of job
-	Log   *slog.Logger
-	Now   func() time.Time
+	Open func(ctx context.Context, c record.Content) (blob.File, error)
+	// AddedAgain ends what is recorded about the damage of contents whose bytes have just been
+	// stored.
+	AddedAgain func(ctx context.Context, refs []blob.Ref)
+	Queue      *jobs.Queue // New registers its kinds of jobs
+	Log        *slog.Logger
+	Now        func() time.Time
 	// Scratch is the folder for temporary files; empty is the system's.
 	Scratch string
 }
@@ -67,10 +71,11 @@ type Parts struct {
 // Service makes public forms. Its methods may be called by many goroutines.
 type Service struct{ parts Parts }
 
-// New registers the kind of job.
+// New registers the kinds of jobs.
 func New(p Parts) *Service {
 	s := &Service{p}
 	p.Queue.Register(kind{s}, jobs.Limits{Slots: slots, Queued: queued, PerClient: perClient, Attempts: attempts})
+	p.Queue.Register(buildJobs{kind{s}}, jobs.Limits{Slots: 1, Attempts: buildAttempts})
 	return s
 }
 
@@ -83,6 +88,8 @@ type Ask struct {
 	Client string
 	// Hold holds the request while the form is made; nil: it cannot wait.
 	Hold symbolicate.Hold
+
+	priority int // of the job
 }
 
 // Answer returns the public form of a content, and has it made if there is none. A content of
@@ -151,7 +158,7 @@ func (s *Service) make(ctx context.Context, ask Ask) (record.Content, error) {
 		return none, err
 	}
 	job, st, err := s.parts.Queue.Enqueue(ctx, jobs.Entry{
-		Job: jobs.Job{Kind: Kind, Key: key, Payload: p}, Client: ask.Client,
+		Job: jobs.Job{Kind: Kind, Key: key, Payload: p, Priority: ask.priority}, Client: ask.Client,
 		Held:   func(ctx context.Context) (bool, error) { return found(s.Made(ctx, ask.Source)) },
 		Failed: func(ctx context.Context) (bool, error) { return found(s.failure(ctx, ask.Source)) },
 	})
@@ -188,7 +195,7 @@ func (s *Service) make(ctx context.Context, ask Ask) (record.Content, error) {
 
 // failure returns the remembered failure of making the form of a content. None is
 // fs.ErrNotExist.
-func (s *Service) failure(ctx context.Context, source record.Content) (any, error) {
+func (s *Service) failure(ctx context.Context, source record.Content) (queue.Failure, error) {
 	return s.parts.Queue.Failure(ctx, Kind, source.Ref.String(), &source.Ref, fmt.Sprint(version))
 }
 

@@ -147,14 +147,20 @@ func (cs Colds) Wanted(ctx context.Context, base blob.Ref) iter.Seq2[record.Cold
 	return cs.list(ctx, " AND b.sha256 = $3 AND c.unreferenced_since IS NULL", []any{base[:]})
 }
 
-// filesOf selects the contents of a transaction, which is live or in the trash.
-const filesOf = `SELECT o.content_id FROM object o JOIN tx_file f ON f.object_id = o.id WHERE f.tx_id = $3
+// filesOf selects the contents of a transaction, which is live or in the trash, and formsOf
+// what was made of them.
+const (
+	filesOf = `SELECT o.content_id FROM object o JOIN tx_file f ON f.object_id = o.id WHERE f.tx_id = $3
 	UNION SELECT o.content_id FROM object o JOIN trash_file f ON f.object_id = o.id WHERE f.tx_id = $3`
+	formsOf = "SELECT d.content_id FROM derived d WHERE d.content_id IS NOT NULL AND d.source_id IN (" + filesOf + ")"
+)
 
 // Purged yields the records of the deltas that need contents of only one transaction,
-// and that this transaction does not have itself: they must be plain before it is purged.
+// or what was made of these, and that this transaction does not have itself: they must be
+// plain before it is purged.
 func (cs Colds) Purged(ctx context.Context, number int64) iter.Seq2[record.Cold, error] {
-	return cs.list(ctx, " AND k.base_id IN ("+filesOf+") AND k.content_id NOT IN ("+filesOf+`)
+	const own = "(" + filesOf + " UNION " + formsOf + ")"
+	return cs.list(ctx, " AND k.base_id IN "+own+" AND k.content_id NOT IN "+own+`
 		AND NOT EXISTS (SELECT 1 FROM object o JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = k.base_id AND f.tx_id <> $3)`,
 		[]any{number})
 }
@@ -417,13 +423,15 @@ type ColdStats struct {
 	PinnedBytes int64 `json:"pinned_bytes"`
 }
 
-// pinnedBases selects the bases that nothing but deltas refers to, with the bytes that
-// they take: those of the cold file, or the plain ones.
+// pinnedBases selects the bases that nothing but deltas refers to, neither a file nor what it
+// was made of, with the bytes that they take: those of the cold file, or the plain ones.
 const pinnedBases = `SELECT c.id, c.sha256, c.size, coalesce((SELECT f.size FROM derived d JOIN content f ON f.id = d.content_id
 	WHERE d.source_id = c.id AND d.tool = 'cold'), 0) AS file,
 	(SELECT count(*) FROM cold n WHERE n.base_id = c.id) AS deltas
 	FROM content c WHERE c.id IN (SELECT base_id FROM cold WHERE base_id IS NOT NULL)
-	AND NOT EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)`
+	AND NOT EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)
+	AND NOT EXISTS (SELECT 1 FROM derived m JOIN object o ON o.content_id = m.source_id JOIN seen s ON s.object_id = o.id
+		WHERE m.content_id = c.id)`
 
 // Stats returns the sums.
 func (cs Colds) Stats(ctx context.Context) (s ColdStats, err error) {
@@ -500,18 +508,24 @@ func (cs Colds) Names(ctx context.Context, after string, limit int) (list []stri
 }
 
 // Series returns the added contents with a folded name, by product, kind and
-// architecture, in the order in which they were first added.
-func (cs Colds) Series(ctx context.Context, name string) (list []CoolCandidate, err error) {
+// architecture, in the order in which they were first added. With a tool, they are the
+// contents that the tool made of these.
+func (cs Colds) Series(ctx context.Context, name, tool string) (list []CoolCandidate, err error) {
+	of, args := "JOIN content c ON c.id = o.content_id", []any{name}
+	if tool != "" {
+		of = "JOIN derived m ON m.source_id = o.content_id AND m.tool = $2 JOIN content c ON c.id = m.content_id"
+		args = append(args, tool)
+	}
 	err = cs.db.Scans.Each(ctx, true,
 		`SELECT p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id), k.made, b.sha256, coalesce(f.size, 0),
 		(SELECT count(*) FROM cold n WHERE n.base_id = c.id)
 		FROM object o JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id
-		JOIN content c ON c.id = o.content_id
+		`+of+`
 		LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id LEFT JOIN content b ON b.id = k.base_id
 		LEFT JOIN derived d ON d.source_id = c.id AND d.tool = 'cold' LEFT JOIN content f ON f.id = d.content_id
 		WHERE o.name_fold = $1
 		GROUP BY p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, r.day, k.made, b.sha256, f.size
-			ORDER BY p.name, o.kind, o.arch, c.id`, []any{name}, func(scan engine.Scan) (bool, error) {
+			ORDER BY p.name, o.kind, o.arch, c.id`, args, func(scan engine.Scan) (bool, error) {
 			var c CoolCandidate
 			var sum, base []byte
 			var added, day int64

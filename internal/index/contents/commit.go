@@ -45,53 +45,60 @@ func (cs Contents) Commit(ctx context.Context, tx record.Tx, stage Stage,
 	if tx.Time.IsZero() {
 		tx.Time = cs.db.Now()
 	}
-	refs := Distinct(tx.Entries)
 	err = cs.db.Update(ctx, "commit", func(w *engine.Write) (err error) {
-		if check != nil && !cs.Placed {
-			if err := check(ctx, refs); err != nil {
-				return err
-			}
+		if number, err = cs.commit(ctx, w, tx, stage, check); err == nil && tx.Also != nil {
+			err = tx.Also(w, number)
 		}
-		c := Commit{Write: w, Now: cs.db.Now(), Placed: cs.Placed}
-		tx := tx
-		if tx.Stage != nil {
-			given := tx.Entries
-			var done bool
-			if number, done, err = stage.BeginCommit(&c, &tx); err != nil {
-				return err
-			}
-			if done {
-				return c.replaceLost(given)
-			}
-			if err := c.replaceLost(without(given, tx.Entries)); err != nil {
-				return err
-			}
-		}
-		if tx.Again != nil {
-			if number, *tx.Again, err = stage.Same(&c, &tx); err != nil {
-				return err
-			}
-			if *tx.Again {
-				return c.replaceLost(tx.Entries)
-			}
-		}
-		if number, err = c.header(tx); err != nil {
-			return err
-		}
-		if err := c.files(ctx, tx.Entries); err != nil {
-			return err
-		}
-		if tx.Stage != nil {
-			if err := stage.EndCommit(&c, tx, number); err != nil {
-				return err
-			}
-		}
-		return c.count()
+		return err
 	})
 	if err != nil {
 		return 0, err
 	}
 	return number, nil
+}
+
+// commit is Commit in a write.
+func (cs Contents) commit(ctx context.Context, w *engine.Write, tx record.Tx, stage Stage,
+	check func(ctx context.Context, refs []blob.Ref) error) (number int64, err error) {
+	if check != nil && !cs.Placed {
+		if err := check(ctx, Distinct(tx.Entries)); err != nil {
+			return 0, err
+		}
+	}
+	c := Commit{Write: w, Now: cs.db.Now(), Placed: cs.Placed}
+	if tx.Stage != nil {
+		given := tx.Entries
+		number, done, err := stage.BeginCommit(&c, &tx)
+		if err != nil {
+			return 0, err
+		}
+		if done {
+			return number, c.replaceLost(given)
+		}
+		if err := c.replaceLost(without(given, tx.Entries)); err != nil {
+			return 0, err
+		}
+	}
+	if tx.Again != nil {
+		if number, *tx.Again, err = stage.Same(&c, &tx); err != nil {
+			return 0, err
+		}
+		if *tx.Again {
+			return number, c.replaceLost(tx.Entries)
+		}
+	}
+	if number, err = c.header(tx); err != nil {
+		return 0, err
+	}
+	if err := c.files(ctx, tx.Entries); err != nil {
+		return 0, err
+	}
+	if tx.Stage != nil {
+		if err := stage.EndCommit(&c, tx, number); err != nil {
+			return 0, err
+		}
+	}
+	return number, c.count()
 }
 
 // replaceLost gives the contents of files that a transaction has already the places of uploads

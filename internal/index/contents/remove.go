@@ -129,10 +129,13 @@ func (cs Contents) Unreferenced(ctx context.Context, before time.Time) iter.Seq2
 // StoredWithDerived is the space that content c and what was made from it take, in
 // blocks of an argument.
 func StoredWithDerived(block string) string {
-	return `(CASE WHEN EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) THEN 0 ELSE (c.size + ` +
-		block + ` - 1) / ` + block + ` * ` + block + ` END + (SELECT coalesce(sum((k.size + ` + block + ` - 1) / ` + block + ` * ` +
-		block + `), 0)
-	FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id))`
+	stored := func(k string) string {
+		return `CASE WHEN EXISTS (SELECT 1 FROM cold h WHERE h.content_id = ` + k + `.id AND h.plain_since IS NULL) THEN 0 ELSE (` + k +
+			`.size + ` + block + ` - 1) / ` + block + ` * ` + block + ` END`
+	}
+	return `(` + stored("c") + ` + (SELECT coalesce(sum(` + stored("k") + `), 0) FROM derived d JOIN content k ON k.id = d.content_id
+		WHERE d.source_id = c.id) + (SELECT coalesce(sum(` + stored("k") + `), 0) FROM derived d JOIN derived e ON e.source_id = d.content_id
+		JOIN content k ON k.id = e.content_id WHERE d.source_id = c.id))`
 }
 
 // All yields all contents whose bytes are stored as they are, referenced or not:
@@ -245,7 +248,7 @@ var (
 	// aloneAmong selects contents that were derived only, never added, and that nothing
 	// refers to.
 	aloneAmong = engine.Over("id number", `SELECT DISTINCT c.id FROM {k} CROSS JOIN content c WHERE c.id = k.id AND NOT `+Referenced+`
-		AND NOT EXISTS (SELECT 1 FROM object o WHERE o.content_id = c.id) AND NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = c.id)`)
+		AND NOT EXISTS (SELECT 1 FROM object o WHERE o.content_id = c.id)`)
 
 	dropKeys = engine.Over("id number", "DELETE FROM lookup "+
 		"WHERE object_id IN (SELECT o.id FROM {k} CROSS JOIN object o WHERE o.content_id = k.id)")
@@ -278,39 +281,45 @@ func (d *drop) contents(refs []blob.Ref) (n int, err error) {
 			order[id] = 2 * (n + i)
 		}
 		n += len(ids)
-		var results []int64
-		if err := d.EachOver(dropDerived, engine.Numbers(ids), nil, func(scan engine.Scan) error {
-			var source int64
-			var result sql.NullInt64
-			err := scan(&source, &result)
-			if result.Valid {
-				results, order[result.Int64] = append(results, result.Int64), order[source]+1
+		made := false
+		for len(ids) > 0 { // then what was made of these alone, then what was made of that
+			results, err := d.withDerived(ids, order)
+			if err != nil {
+				return n, err
 			}
-			return err
-		}); err != nil {
-			return n, err
+			made = made || len(results) > 0
+			if ids, err = d.ReadNumbers(aloneAmong, engine.Numbers(results)); err != nil {
+				return n, err
+			}
+			// A result that was added itself may be one of the contents to drop.
+			if err := releaseUnused(d.Write, d.now, results...); err != nil {
+				return n, err
+			}
 		}
-		if err := forgetColds(d.Write, d.now, ids...); err != nil {
-			return n, err
-		}
-		if err := d.rows(ids); err != nil {
-			return n, err
-		}
-		alone, err := d.ReadNumbers(aloneAmong, engine.Numbers(results))
-		if err != nil {
-			return n, err
-		}
-		if err := d.rows(alone); err != nil {
-			return n, err
-		}
-		// A result that was added itself may be one of the contents to drop.
-		if err := releaseUnused(d.Write, d.now, results...); err != nil {
-			return n, err
-		}
-		if len(results) == 0 {
+		if !made {
 			return n, nil
 		}
 	}
+}
+
+// withDerived deletes contents, and the records of what was made of them, which it returns and
+// orders after its sources.
+func (d *drop) withDerived(ids []int64, order map[int64]int) (results []int64, err error) {
+	if err := d.EachOver(dropDerived, engine.Numbers(ids), nil, func(scan engine.Scan) error {
+		var source int64
+		var result sql.NullInt64
+		err := scan(&source, &result)
+		if result.Valid {
+			results, order[result.Int64] = append(results, result.Int64), order[source]|1
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if err := forgetColds(d.Write, d.now, ids...); err != nil {
+		return nil, err
+	}
+	return results, d.rows(ids)
 }
 
 // rows deletes contents with their objects, the keys of these, and recorded failures.

@@ -165,10 +165,6 @@ func (q Jobs) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
 		return 0, false, q.db.Fail(op, err)
 	}
-	var payload any
-	if j.Payload != nil {
-		payload = []byte(j.Payload)
-	}
 	now := q.db.Now()
 	err = q.db.Update(ctx, op, func(w *engine.Write) error {
 		err := w.Row(active, key, &id, &priority)
@@ -189,22 +185,59 @@ func (q Jobs) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 				return ErrQueueFull
 			}
 		}
-		after := int64(0) // at once, also by the clock of a process that differs a little
-		if j.NotBefore.After(now) {
-			after = j.NotBefore.UnixMilli()
-		}
-		if err := w.JobsChanged(); err != nil {
-			return err
-		}
-		return w.Row(`INSERT INTO job
-			(kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, worker, token, outcome, detail)
-			VALUES ($1, $2, $3, $4, 1, $5, 0, $6, $7, $8, '', '', '', '') RETURNING id`,
-			append(key, payload, j.Priority, cmp.Or(j.MaxAttempts, maxAttempts), now.UnixMilli(), after), &id)
+		id, err = insert(w, now, j)
+		return err
 	})
 	if err != nil {
 		return 0, false, err
 	}
 	return id, existing, nil
+}
+
+// insert adds a queued job, and tells all processes.
+func insert(w *engine.Write, now time.Time, j Job) (id int64, err error) {
+	var payload any
+	if j.Payload != nil {
+		payload = []byte(j.Payload)
+	}
+	after := int64(0) // at once, also by the clock of a process that differs a little
+	if j.NotBefore.After(now) {
+		after = j.NotBefore.UnixMilli()
+	}
+	if err := w.JobsChanged(); err != nil {
+		return 0, err
+	}
+	err = w.Row(`INSERT INTO job
+		(kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, worker, token, outcome, detail)
+		VALUES ($1, $2, $3, $4, 1, $5, 0, $6, $7, $8, '', '', '', '') RETURNING id`, []any{
+		engine.Text(j.Kind), engine.Text(j.Key), j.Variant, payload, j.Priority, cmp.Or(j.MaxAttempts, maxAttempts), now.UnixMilli(), after,
+	}, &id)
+	return id, err
+}
+
+// Enter adds a job in a write that changes what the job reads, unless one of its Kind and Key
+// is queued, which will read it. One that runs may have read it before: the new job gets the
+// first Variant below variants that no unfinished one has. If there is none, nothing is added.
+func Enter(w *engine.Write, now time.Time, j Job, variants int) error {
+	queued, taken := false, make(map[int]bool)
+	err := w.Each("SELECT variant, state FROM job WHERE kind = $1 AND key = $2 AND state <= 2", []any{engine.Text(j.Kind), engine.Text(j.Key)},
+		func(scan engine.Scan) error {
+			var variant int
+			var state JobState
+			err := scan(&variant, &state)
+			queued, taken[variant] = queued || state == JobQueued, true
+			return err
+		})
+	if err != nil || queued {
+		return err
+	}
+	for j.Variant = 0; taken[j.Variant]; j.Variant++ {
+	}
+	if j.Variant >= variants {
+		return nil
+	}
+	_, err = insert(w, now, j)
+	return err
 }
 
 // wantedJobs is the condition for the jobs of given kinds and variants, as JSON

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -41,6 +42,9 @@ type Tx struct {
 	Origin *Origin
 	// Entries are the files, in order. One object may occur several times.
 	Entries []Entry
+	// Also, if not nil, writes what else is true as soon as the transaction of the number has
+	// the files, in the same write. It is called too if an equal transaction stands for this one.
+	Also func(w *engine.Write, number int64) error
 }
 
 // Origin identifies the transaction of another store that was imported.

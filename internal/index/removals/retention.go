@@ -143,9 +143,11 @@ func readState(each queryRows, now time.Time) (*RetainedState, error) {
 		slices.Sort(t.Contents)
 		t.Contents = slices.Clip(slices.Compact(t.Contents))
 	}
-	// A base is kept as long as a content that needs it, just as what was made from one.
-	return s, each("SELECT source_id, content_id FROM derived WHERE content_id IS NOT NULL UNION ALL SELECT content_id, base_id "+
-		"FROM cold WHERE base_id IS NOT NULL", nil, func(scan engine.Scan) error {
+	// A base is kept as long as a content that needs it, just as what was made from one. A file
+	// that was added, and is what was made of its base too, does not lead back to itself.
+	return s, each(`SELECT d.source_id, d.content_id FROM derived d WHERE d.content_id IS NOT NULL
+		AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = d.content_id AND k.base_id = d.source_id)
+		UNION ALL SELECT content_id, base_id FROM cold WHERE base_id IS NOT NULL`, nil, func(scan engine.Scan) error {
 		var source, result int64
 		if err := scan(&source, &result); err != nil {
 			return err
@@ -403,7 +405,8 @@ type Promotion struct {
 
 // Promote changes the class of a live transaction and returns the change. If there
 // is no such transaction, the error is fs.ErrNotExist.
-func (rs Retention) Promote(ctx context.Context, number int64, class, who string) (p Promotion, err error) {
+func (rs Retention) Promote(ctx context.Context, number int64, class, who string,
+	also func(w *engine.Write, number int64) error) (p Promotion, err error) {
 	now := rs.db.Now()
 	err = rs.db.Update(ctx, "promote", func(w *engine.Write) error {
 		t, err := liveTx(w, number)
@@ -417,6 +420,11 @@ func (rs Retention) Promote(ctx context.Context, number int64, class, who string
 		if _, err := w.Exec("INSERT INTO promotion (tx_id, at, who, from_class, to_class) VALUES ($1, $2, $3, $4, $5)",
 			number, now.UnixMilli(), engine.Text(who), engine.Text(t.Class), engine.Text(class)); err != nil {
 			return err
+		}
+		if also != nil {
+			if err := also(w, number); err != nil {
+				return err
+			}
 		}
 		return record.NextGeneration(w)
 	})
