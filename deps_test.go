@@ -188,7 +188,7 @@ var mayImport = map[string][]string{
 	"layout":                     {"debugid", "internal/base/truncate", "symcache", "symfile"},
 	"objfile":                    {"breakpad", "debugid", "dwarf", "internal/base/pagecache", "internal/base/truncate", "internal/base/xz", "pdb", "ppdb", "symcache", "symfile"},
 	"objtab":                     {"debugid", "dwarf", "functab", "objfile", "symfile", "unwind"},
-	"pdb":                        {"debugid", "demangle", "functab", "internal/base/glob"},
+	"pdb":                        {"debugid", "demangle", "functab", "internal/base/glob", "internal/base/sharedtext"},
 	"ppdb":                       {"debugid"},
 	"public":                     {"breakpad", "demangle", "gsym", "internal/base/durable", "internal/base/glob", "internal/base/sharedtext", "objfile", "pdb", "symfile"},
 	"symcache":                   {"debugid", "internal/base/truncate"},
