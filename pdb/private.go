@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/demangle"
 	"github.com/symdepot/symdepot/internal/base/sharedtext"
 )
 
@@ -323,5 +324,9 @@ func (o PublicOptions) allows(name string, x86 bool) bool {
 		return true // a hidden name
 	}
 	shown, hidden := o.shown(name, x86)
-	return !hidden && (!o.Undecorated || !decorated(name)) && shown != ""
+	if hidden || !o.Undecorated {
+		return !hidden && shown != ""
+	}
+	bare := demangle.Bare(name, demangle.Options{})
+	return bare != "" && strings.HasPrefix(name, bare) // a decorated name does not begin so
 }

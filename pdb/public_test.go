@@ -443,19 +443,6 @@ func TestPublicOptions(t *testing.T) {
 	}
 }
 
-func TestWithoutParameters(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{
-		"f(int)": "f", "ns::S::f(int, void (*)(int)) const": "ns::S::f", "ns::S::operator()(int)": "ns::S::operator()", "operator()": "operator()",
-		"(anonymous namespace)::f(a)": "(anonymous namespace)::f", "(anonymous namespace)::v": "(anonymous namespace)::v", "f": "f", "": "", ")": ")", "(a)": "(a)",
-		"f<&(g)>": "f<&(g)>", "S::f(int) &&": "S::f",
-	} {
-		if got := withoutParameters(name); got != want {
-			t.Errorf("%q without parameters is %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestIsProgram(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
