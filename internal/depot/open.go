@@ -130,7 +130,7 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 	}, opt.Symbols)
 	d.Symbols = &Symbols{work, own, d.lookups, d.contents, d.places}
 	d.door = audience.New(audience.Parts{
-		Lookups: d.lookups, Contents: d.contents, Forms: d.forms,
+		Lookups: d.lookups, Forms: d.forms,
 		Make: func(ctx context.Context, ask SymbolsAsk, forms audience.Forms) (*answer.File, error) {
 			return d.Symbols.public(forms).Make(ctx, ask)
 		},
