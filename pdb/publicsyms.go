@@ -76,7 +76,7 @@ func (s *stripper) readSymbols(modules []compiland) error {
 	s.symbols = p
 	var err error
 	if p.opt.Exported {
-		if p.exports, err = s.f.exported(modules, p.opt.Exports); err != nil {
+		if p.exports, err = s.f.exported(modules); err != nil {
 			return fmt.Errorf("exports: %w", err)
 		}
 	}
@@ -594,16 +594,9 @@ func (p *publicSymbols) publics() publicStream {
 	}}
 }
 
-// exported returns the names that the image exports: the given ones, or those of the modules that
-// linkers make.
-func (f *File) exported(modules []compiland, given []string) (map[string]bool, error) {
+// exported returns the names that the image exports: those of the modules that linkers make.
+func (f *File) exported(modules []compiland) (map[string]bool, error) {
 	names, size := map[string]bool{}, 0
-	for _, name := range given {
-		names[name] = true
-	}
-	if len(names) > 0 {
-		return names, nil
-	}
 	for _, m := range modules {
 		if m.name != linkerModule && !strings.HasSuffix(strings.ToLower(m.name), ".exp") || m.stream == noStream {
 			continue
@@ -624,8 +617,7 @@ func (f *File) exported(modules []compiland, given []string) (map[string]bool, e
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("the PDB does not say what the image exports; "+
-			"take all names, or give PublicOptions.Exports: %w", ErrNotPublic)
+		return nil, fmt.Errorf("the PDB does not say what the image exports: take all names: %w", ErrNotPublic)
 	}
 	return names, nil
 }
