@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 	// intake drives stages through an interface; the server mounts it.
 	"internal/serve/book":           {"docs"},
 	"internal/serve/intake":         {"debugid", "internal/base/body", "internal/base/durable", "internal/base/truncate", "internal/depot/stage", "internal/files/scan", "internal/files/unpack", "layout", "objfile", "ppdb", "symfile"},
-	"internal/serve/oauth":          {"internal/serve/auth", "internal/serve/web"},
+	"internal/serve/oauth":          {"internal/base/wire", "internal/serve/auth", "internal/serve/web"},
 	"internal/serve/oidc":           {"internal/base/glob", "internal/base/truncate"},
 	"internal/serve/oidc/oidctest":  {},
 	"internal/serve/server":         {"internal/base/account", "internal/base/body", "internal/base/limit", "internal/base/span", "internal/base/term", "internal/base/truncate", "internal/base/wire", "internal/depot", "internal/depot/answer", "internal/depot/audience", "internal/depot/catalog", "internal/depot/content", "internal/depot/display", "internal/depot/home", "internal/depot/sourcefiles", "internal/depot/stage", "internal/derive/jobs", "internal/derive/symbolicate", "internal/remote/fetch", "internal/serve/auth", "internal/serve/intake", "internal/serve/oauth", "internal/serve/server/metrics", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages", "layout", "symcache", "symfile"},
@@ -87,7 +87,7 @@ var mayImport = map[string][]string{
 	"internal/depot":        {"debugid", "internal/base/durable", "internal/base/span", "internal/depot/answer", "internal/depot/audience", "internal/depot/backup", "internal/depot/bucketstore", "internal/depot/cache", "internal/depot/catalog", "internal/depot/check", "internal/depot/coldstore", "internal/depot/content", "internal/depot/forms", "internal/depot/home", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/lookup", "internal/depot/migrate", "internal/depot/nodes", "internal/depot/retention", "internal/depot/search", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/depot/why", "internal/derive/jobs", "internal/derive/publicform", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/misses", "internal/index/queue", "internal/index/record", "internal/index/tokens", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "internal/store/bucket", "layout", "objfile", "symfile"},
 	"internal/depot/answer": {"debugid", "internal/base/limit", "internal/derive/symbolicate", "internal/index/record", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
 	// The one door to public forms; only the server and who writes trees for people outside pass it.
-	"internal/depot/audience":     {"internal/depot/answer", "internal/depot/content", "internal/depot/forms", "internal/depot/lookup", "internal/derive/publicform", "internal/derive/symbolicate", "internal/index/record", "internal/store/blob", "layout", "objfile", "symfile"},
+	"internal/depot/audience":     {"internal/depot/answer", "internal/depot/forms", "internal/depot/lookup", "internal/derive/publicform", "internal/derive/symbolicate", "internal/index/record", "internal/store/blob", "layout", "symfile"},
 	"internal/depot/backup":       {"internal/base/durable", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/record", "internal/store/blob"},
 	"internal/depot/bucketstore":  {"internal/base/ctxio", "internal/index/places", "internal/index/record", "internal/store/blob", "internal/store/bucket"},
 	"internal/depot/bundle":       {"internal/base/ctxio", "internal/base/term", "internal/depot", "internal/depot/answer", "internal/depot/needed", "layout", "symfile"},
@@ -125,7 +125,7 @@ var mayImport = map[string][]string{
 	"internal/derive/jobs":      {"internal/base/span", "internal/base/term", "internal/base/wire", "internal/index/queue", "internal/store/blob"},
 	"internal/derive/stacktext": {"debugid", "symfile"},
 	// publicform gives what package public writes to audience, and nobody else.
-	"internal/derive/publicform": {"internal/base/ctxio", "internal/base/term", "internal/derive/jobs", "internal/derive/symbolicate", "internal/index", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/store/blob", "pdb", "public"},
+	"internal/derive/publicform": {"internal/base/ctxio", "internal/base/memo", "internal/base/term", "internal/derive/jobs", "internal/derive/symbolicate", "internal/index", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/store/blob", "pdb", "public"},
 	// symbolicate knows the depot as an interface.
 	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
 	// symcachework knows the depot as an interface.
@@ -188,7 +188,7 @@ var mayImport = map[string][]string{
 	"layout":                     {"debugid", "internal/base/truncate", "symcache", "symfile"},
 	"objfile":                    {"breakpad", "debugid", "dwarf", "internal/base/pagecache", "internal/base/truncate", "internal/base/xz", "pdb", "ppdb", "symcache", "symfile"},
 	"objtab":                     {"debugid", "dwarf", "functab", "objfile", "symfile", "unwind"},
-	"pdb":                        {"debugid", "demangle", "functab", "internal/base/glob"},
+	"pdb":                        {"debugid", "demangle", "functab", "internal/base/glob", "internal/base/sharedtext"},
 	"ppdb":                       {"debugid"},
 	"public":                     {"breakpad", "demangle", "gsym", "internal/base/durable", "internal/base/glob", "internal/base/sharedtext", "objfile", "pdb", "symfile"},
 	"symcache":                   {"debugid", "internal/base/truncate"},

@@ -6,7 +6,12 @@ import "strings"
 // _ZN2ns1fEi and for ?f@ns@@YAXH@Z. It is empty if raw is decorated, and so says types, but is not
 // understood.
 func Bare(raw string, opt Options) string {
-	name := withoutParameters(Name(raw, opt))
+	var name string
+	if base := StripClones(raw); isMicrosoft(base) {
+		name, _ = Microsoft(base, Brief|NoParameters) // with an error, base
+	} else {
+		name = withoutParameters(Name(raw, opt))
+	}
 	if decorated(name) {
 		return ""
 	}
@@ -15,7 +20,7 @@ func Bare(raw string, opt Options) string {
 
 // decorated reports whether a name has the form of one that has types in it.
 func decorated(name string) bool {
-	return strings.HasPrefix(name, "?") || strings.HasPrefix(name, "@?") || isItanium(name) || isSwift(name) ||
+	return isMicrosoft(name) || isItanium(name) || isSwift(name) ||
 		strings.HasPrefix(name, "_R") || strings.HasPrefix(name, "__R")
 }
 

@@ -35,7 +35,7 @@ func demangle(name string, opt Options) (string, bool) {
 		return name, false
 	}
 	switch {
-	case strings.HasPrefix(name, "?"), strings.HasPrefix(name, "@?"):
+	case isMicrosoft(name):
 		flags := Brief
 		if opt.Return {
 			flags &^= NoReturn

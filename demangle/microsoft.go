@@ -2,7 +2,13 @@ package demangle
 
 import (
 	"fmt"
+	"strings"
 )
+
+// isMicrosoft reports whether a name starts as one of Microsoft's C++ compilers.
+func isMicrosoft(name string) bool {
+	return strings.HasPrefix(name, "?") || strings.HasPrefix(name, "@?")
+}
 
 // Microsoft returns the declaration that the decorated name raw of Microsoft's
 // C++ compilers stands for. Names of type descriptors, which start with ".?A", are
@@ -12,19 +18,13 @@ func Microsoft(raw string, flags Flags) (string, error) {
 	if len(raw) > MaxLength {
 		return raw, fmt.Errorf("demangle: %w", errLength)
 	}
-	p := msParser{in: raw}
-	s := p.whole()
-	if p.err != nil {
-		// Compilers differ in which names back-references count.
-		again := msParser{in: raw, skipAnonymous: p.err == errRecount, countTemplates: p.err != errRecount}
-		if s = again.whole(); again.err == nil {
-			p.err = nil
-		}
-	}
+	p, _ := msParsers.Get().(*msParser)
+	defer msParsers.Put(p)
+	s := p.parse(raw)
 	if p.err != nil {
 		return raw, fmt.Errorf("demangle: offset %d of %q: %w", p.failed, clip(raw), p.err)
 	}
-	w := msPrinter{flags: flags}
+	w := msPrinter{flags: flags, buf: make([]byte, 0, 256)}
 	w.symbol(s)
 	if w.err != nil {
 		return raw, fmt.Errorf("demangle: %q: %w", clip(raw), w.err)

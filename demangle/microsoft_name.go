@@ -46,23 +46,23 @@ func (p *msParser) simple() *msPart {
 		p.malformed()
 		return nil
 	}
-	n := &msPart{text: text}
+	n := p.part(msPart{text: text})
 	p.remember(p.in[from:p.pos], n)
 	return n
 }
 
 // remember puts a name into the table of back-references, once.
 func (p *msParser) remember(key string, n *msPart) {
-	if len(p.back.names) >= maxBack || p.err != nil {
+	if p.back.named == maxBack || p.err != nil {
 		return
 	}
-	for _, k := range p.back.keys {
+	for _, k := range p.back.keys[:p.back.named] {
 		if k == key {
 			return
 		}
 	}
-	p.back.names = append(p.back.names, n)
-	p.back.keys = append(p.back.keys, key)
+	p.back.names[p.back.named], p.back.keys[p.back.named] = n, key
+	p.back.named++
 }
 
 // backName reads a digit that stands for a name.
@@ -71,7 +71,7 @@ func (p *msParser) backName() *msPart {
 	if p.err != nil {
 		return nil
 	}
-	if i >= len(p.back.names) {
+	if i >= p.back.named {
 		p.malformed()
 		return nil
 	}
@@ -80,7 +80,7 @@ func (p *msParser) backName() *msPart {
 
 // scopes reads the parts that enclose leaf.
 func (p *msParser) scopes(leaf *msPart) msName {
-	name := msName{leaf}
+	name := append(make(msName, 0, 4), leaf)
 	for p.err == nil && !p.has("@") {
 		name = append(name, p.scope())
 	}
@@ -110,11 +110,11 @@ func (p *msParser) scope() *msPart {
 // names it by lower-case digits, count anonymous namespaces; those of clang do not,
 // and it writes the name each time.
 func (p *msParser) anonymous(key string) *msPart {
-	n := &msPart{anonymous: true}
+	n := p.part(msPart{anonymous: true})
 	if p.skipAnonymous || key == "?A@" || strings.ContainsAny(key[2:], "ABCDEF") {
 		return n
 	}
-	for _, k := range p.back.keys {
+	for _, k := range p.back.keys[:p.back.named] {
 		if k == key {
 			p.recount()
 		}
@@ -133,7 +133,7 @@ func (p *msParser) recount() {
 
 // local reads the number of a block and the function that it is in.
 func (p *msParser) local() *msPart {
-	n := &msPart{}
+	n := p.part(msPart{})
 	switch c := p.peek(); {
 	case c == '@':
 		p.pos++
@@ -205,17 +205,17 @@ func (p *msParser) operator() *msPart {
 	table := operators
 	switch c {
 	case '0':
-		return &msPart{structor: " "}
+		return p.part(msPart{structor: " "})
 	case '1':
-		return &msPart{structor: "~"}
+		return p.part(msPart{structor: "~"})
 	case 'B':
-		return &msPart{text: "operator", isConvert: true}
+		return p.part(msPart{text: "operator", isConvert: true})
 	case '_':
 		table = operators1
 		if c = p.next(); c == '_' {
 			table = operators2
 			if c = p.next(); c == 'K' {
-				return &msPart{text: `operator ""` + p.until('@')}
+				return p.part(msPart{text: `operator ""` + p.until('@')})
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func (p *msParser) operator() *msPart {
 		p.malformed()
 		return nil
 	}
-	return &msPart{text: text, special: text[0] == '`'}
+	return p.part(msPart{text: text, special: text[0] == '`'})
 }
 
 // template reads a template's name and arguments after "?$". Back-references

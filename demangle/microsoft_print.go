@@ -58,7 +58,7 @@ func (w *msPrinter) symbol(s *msSymbol) {
 		return
 	}
 	w.declaration(s)
-	if s.suffix != "" {
+	if s.suffix != "" && !w.has(NoParameters) {
 		w.str(" (", s.suffix, ")")
 	}
 }
@@ -174,7 +174,9 @@ func (w *msPrinter) function(s *msSymbol) {
 	case vtordispex:
 		w.offsets("`vtordispex{", f.adjust[:4], "}'")
 	}
-	w.parameters(f)
+	if !w.has(NoParameters) {
+		w.parameters(f)
+	}
 	if result {
 		w.after(f.ret)
 	}

@@ -3,13 +3,16 @@ package demangle
 import (
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // backrefs are the names and types that digits name.
 type backrefs struct {
-	names []*msPart
-	keys  []string // the decorated text of each name
-	types []*msType
+	names [maxBack]*msPart
+	keys  [maxBack]string // the decorated text of each name
+	named int
+	types [maxBack]*msType
+	typed int
 }
 
 // msParser reads a decorated name. The first error ends all reading: the rest is
@@ -26,6 +29,59 @@ type msParser struct {
 	// countTemplates means that back-references count function templates, as in old
 	// versions of MSVC.
 	countTemplates bool
+	// The nodes of the tree, in blocks: a block is replaced when it is full.
+	parts   []msPart
+	types   []msType
+	sigs    []msSignature
+	symbols []msSymbol
+}
+
+// nodeBlock is the number of nodes in a block. Most names have fewer.
+const nodeBlock = 8
+
+// part returns a new part of a name.
+func (p *msParser) part(n msPart) *msPart { return node(&p.parts, n) }
+
+// typ returns a new type.
+func (p *msParser) typ(t msType) *msType { return node(&p.types, t) }
+
+func node[T any](block *[]T, n T) *T {
+	if len(*block) == cap(*block) {
+		*block = make([]T, 0, nodeBlock)
+	}
+	*block = append(*block, n)
+	return &(*block)[len(*block)-1]
+}
+
+// msParsers are parsers whose blocks of nodes are used again.
+var msParsers = sync.Pool{New: func() any { return &msParser{} }}
+
+// parse reads a whole name. It reads it again if back-references count in another way than most
+// compilers have it.
+func (p *msParser) parse(raw string) *msSymbol {
+	p.restart(raw)
+	s := p.whole()
+	if p.err == nil {
+		return s
+	}
+	failed, err := p.failed, p.err
+	p.restart(raw)
+	p.skipAnonymous, p.countTemplates = err == errRecount, err != errRecount
+	if s = p.whole(); p.err != nil {
+		p.failed, p.err = failed, err
+	}
+	return s
+}
+
+// restart makes the parser ready for a name. What it has returned is no longer valid.
+func (p *msParser) restart(raw string) {
+	clear(p.parts)
+	clear(p.types)
+	clear(p.sigs)
+	clear(p.symbols)
+	p.in, p.pos, p.depth, p.err, p.failed = raw, 0, 0, nil, 0
+	p.back.named, p.back.typed, p.skipAnonymous, p.countTemplates = 0, 0, false, false
+	p.parts, p.types, p.sigs, p.symbols = p.parts[:0], p.types[:0], p.sigs[:0], p.symbols[:0]
 }
 
 func (p *msParser) fail(err error) {

@@ -115,7 +115,7 @@ func (p *msParser) special() (*msSymbol, bool) {
 
 // table reads the rest of a virtual table's name.
 func (p *msParser) table(text string) *msSymbol {
-	s := &msSymbol{kind: tableSymbol, name: p.scopes(&msPart{text: text})}
+	s := &msSymbol{kind: tableSymbol, name: p.scopes(p.part(msPart{text: text}))}
 	if c := p.next(); c != '6' && c != '7' {
 		p.malformed()
 	}
@@ -128,14 +128,14 @@ func (p *msParser) table(text string) *msSymbol {
 
 // descriptor reads the rest of the name of a run-time type record.
 func (p *msParser) descriptor(text string) *msSymbol {
-	s := &msSymbol{kind: nameSymbol, name: p.scopes(&msPart{text: text})}
+	s := &msSymbol{kind: nameSymbol, name: p.scopes(p.part(msPart{text: text}))}
 	p.want("8")
 	return s
 }
 
 // vcall reads the rest of the name of a thunk that calls through a table.
 func (p *msParser) vcall() *msSymbol {
-	leaf := &msPart{}
+	leaf := p.part(msPart{})
 	s := &msSymbol{kind: thunkSymbol, name: p.scopes(leaf)}
 	p.want("$B")
 	leaf.text = fmt.Sprintf("`vcall'{%d, {flat}}", p.unsigned())
@@ -146,7 +146,7 @@ func (p *msParser) vcall() *msSymbol {
 
 // guard reads the rest of the name of a guard variable of local statics.
 func (p *msParser) guard(text string) *msSymbol {
-	leaf := &msPart{text: text}
+	leaf := p.part(msPart{text: text})
 	s := &msSymbol{kind: nameSymbol, name: p.scopes(leaf)}
 	if !p.has("4IA") {
 		p.want("5")
@@ -162,7 +162,7 @@ func (p *msParser) guard(text string) *msSymbol {
 // initializer reads the rest of the name of a function that initializes or
 // destroys a variable.
 func (p *msParser) initializer(text string) *msSymbol {
-	leaf := &msPart{text: text}
+	leaf := p.part(msPart{text: text})
 	if !strings.HasPrefix(p.rest(), "?$") && p.has("?") {
 		leaf.scope = p.symbol()
 		if p.err == nil && leaf.scope.kind != variableSymbol {
@@ -186,7 +186,7 @@ func (p *msParser) encoding(name msName) *msSymbol {
 	if c := p.peek(); '0' <= c && c <= '4' {
 		return p.variable(name)
 	}
-	s := &msSymbol{kind: functionSymbol, name: name, sig: p.function()}
+	s := node(&p.symbols, msSymbol{kind: functionSymbol, name: name, sig: p.function()})
 	if p.err != nil {
 		return s
 	}

@@ -41,14 +41,14 @@ func (p *msParser) extended() quals {
 }
 
 // primitives are the types of one byte.
-var primitives = map[byte]string{
+var primitives = [256]string{
 	'X': "void", 'C': "signed char", 'D': "char", 'E': "unsigned char", 'F': "short",
 	'G': "unsigned short", 'H': "int", 'I': "unsigned int", 'J': "long",
 	'K': "unsigned long", 'M': "float", 'N': "double", 'O': "long double",
 }
 
 // primitives1 are the types of an underscore and a byte.
-var primitives1 = map[byte]string{
+var primitives1 = [256]string{
 	'D': "__int8", 'E': "unsigned __int8", 'F': "__int16", 'G': "unsigned __int16",
 	'H': "__int32", 'I': "unsigned __int32", 'J': "__int64", 'K': "unsigned __int64",
 	'L': "__int128", 'M': "unsigned __int128", 'N': "bool", 'P': "auto",
@@ -59,22 +59,22 @@ var primitives1 = map[byte]string{
 // plainType reads a type.
 func (p *msParser) plainType() *msType {
 	if !p.enter() {
-		return &msType{}
+		return p.typ(msType{})
 	}
 	defer p.leave()
 	switch c := p.next(); c {
 	case 'T':
-		return &msType{text: "union ", name: p.typeName()}
+		return p.typ(msType{text: "union ", name: p.typeName()})
 	case 'U':
-		return &msType{text: "struct ", name: p.typeName()}
+		return p.typ(msType{text: "struct ", name: p.typeName()})
 	case 'V':
-		return &msType{text: "class ", name: p.typeName()}
+		return p.typ(msType{text: "class ", name: p.typeName()})
 	case 'W':
 		// The digit is the type of the values, which only old compilers vary.
 		if d := p.next(); d < '0' || d > '7' {
 			p.malformed()
 		}
-		return &msType{text: "enum ", name: p.typeName()}
+		return p.typ(msType{text: "enum ", name: p.typeName()})
 	case 'A':
 		return p.pointer("&", 0)
 	case 'B':
@@ -85,40 +85,40 @@ func (p *msParser) plainType() *msType {
 		return p.array()
 	case '?':
 		// The name of a type that is not a class, such as <auto>.
-		return &msType{name: p.typeName()}
+		return p.typ(msType{name: p.typeName()})
 	case '_':
 		if text := primitives1[p.next()]; text != "" {
-			return &msType{text: text}
+			return p.typ(msType{text: text})
 		}
 	case '$':
 		switch {
 		case p.has("$T"):
-			return &msType{text: "std::nullptr_t"}
+			return p.typ(msType{text: "std::nullptr_t"})
 		case p.has("$Q"):
 			return p.pointer("&&", 0)
 		case p.has("$R"):
 			return p.pointer("&&", isVolatile)
 		case p.has("$A6"):
-			return &msType{kind: functionType, sig: p.signature(false)}
+			return p.typ(msType{kind: functionType, sig: p.signature(false)})
 		case p.has("$A8@@"):
-			return &msType{kind: functionType, sig: p.signature(true)}
+			return p.typ(msType{kind: functionType, sig: p.signature(true)})
 		case p.has("$C"):
 			return p.qualifiedType()
 		}
 	default:
 		if text := primitives[c]; text != "" {
-			return &msType{text: text}
+			return p.typ(msType{text: text})
 		}
 	}
 	p.malformed()
-	return &msType{}
+	return p.typ(msType{})
 }
 
 // pointer reads the rest of the type of a pointer, reference or member pointer.
 func (p *msParser) pointer(text string, q quals) *msType {
-	t := &msType{kind: pointerType, text: text, quals: q}
+	t := p.typ(msType{kind: pointerType, text: text, quals: q})
 	if p.has("6") {
-		t.elem = &msType{kind: functionType, sig: p.signature(false)}
+		t.elem = p.typ(msType{kind: functionType, sig: p.signature(false)})
 		return t
 	}
 	t.quals |= p.extended()
@@ -132,7 +132,7 @@ func (p *msParser) pointer(text string, q quals) *msType {
 	case text == "*" && c == '8':
 		p.pos++
 		t.name = p.typeName()
-		t.elem = &msType{kind: functionType, sig: p.signature(true)}
+		t.elem = p.typ(msType{kind: functionType, sig: p.signature(true)})
 	case text == "*" && 'Q' <= c && c <= 'T':
 		q, _ := p.qualifiers()
 		t.name = p.typeName()
@@ -147,7 +147,7 @@ func (p *msParser) pointer(text string, q quals) *msType {
 
 // array reads the rest of the type of an array.
 func (p *msParser) array() *msType {
-	t := &msType{kind: arrayType}
+	t := p.typ(msType{kind: arrayType})
 	rank := p.unsigned()
 	if rank == 0 || rank > uint64(len(p.rest())) {
 		p.malformed()
@@ -169,7 +169,7 @@ var accesses = [3]string{"private: ", "protected: ", "public: "}
 // function reads the rest of a function after its name: how it is reached, and its
 // type.
 func (p *msParser) function() *msSignature {
-	var s msSignature
+	s := node(&p.sigs, msSignature{})
 	for {
 		switch {
 		case p.has("$$J0"):
@@ -185,7 +185,7 @@ func (p *msParser) function() *msSignature {
 	switch c := p.next(); {
 	case c == '9':
 		s.externC, s.bare = true, true
-		return &s
+		return s
 	case c == 'Y' || c == 'Z':
 		member = false
 	case 'A' <= c && c <= 'X':
@@ -209,7 +209,7 @@ func (p *msParser) function() *msSignature {
 		c = p.next()
 		if c < '0' || c > '5' {
 			p.malformed()
-			return &s
+			return s
 		}
 		s.access = accesses[(c-'0')/2]
 		for i := range n {
@@ -218,20 +218,20 @@ func (p *msParser) function() *msSignature {
 		s.adjust[n-1] = int64(uint32(s.adjust[n-1]))
 	default:
 		p.malformed()
-		return &s
+		return s
 	}
-	p.typeOf(&s, member)
-	return &s
+	p.typeOf(s, member)
+	return s
 }
 
 // signature reads the type of a function that is part of another type.
 func (p *msParser) signature(member bool) *msSignature {
-	var s msSignature
+	s := node(&p.sigs, msSignature{})
 	if p.enter() {
-		p.typeOf(&s, member)
+		p.typeOf(s, member)
 		p.leave()
 	}
-	return &s
+	return s
 }
 
 // typeOf reads the type of a function.
@@ -277,7 +277,7 @@ func (p *msParser) parameters(s *msSignature) {
 			return
 		case '0' <= c && c <= '9':
 			i := int(p.next() - '0')
-			if i >= len(p.back.types) {
+			if i >= p.back.typed {
 				p.malformed()
 				return
 			}
@@ -285,8 +285,9 @@ func (p *msParser) parameters(s *msSignature) {
 		default:
 			from := p.pos
 			t := p.plainType()
-			if p.pos-from > 1 && len(p.back.types) < maxBack && p.err == nil {
-				p.back.types = append(p.back.types, t)
+			if p.pos-from > 1 && p.back.typed < maxBack && p.err == nil {
+				p.back.types[p.back.typed] = t
+				p.back.typed++
 			}
 			s.params = append(s.params, t)
 		}
@@ -295,7 +296,7 @@ func (p *msParser) parameters(s *msSignature) {
 
 // conventions are the words of calling conventions. The second letter of each pair is
 // of functions that are exported.
-var conventions = map[byte]string{
+var conventions = [256]string{
 	'A': "__cdecl", 'B': "__cdecl", 'C': "__pascal", 'D': "__pascal",
 	'E': "__thiscall", 'F': "__thiscall", 'G': "__stdcall", 'H': "__stdcall",
 	'I': "__fastcall", 'J': "__fastcall", 'M': "__clrcall", 'N': "__clrcall",

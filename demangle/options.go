@@ -53,6 +53,9 @@ const (
 	// Parentheses writes "(anonymous namespace)" instead of
 	// "`anonymous namespace'".
 	Parentheses
+	// NoParameters omits the parameters of functions and what follows them. Parameters in the types
+	// of function pointers stay.
+	NoParameters
 
 	// Brief is the form of names in Breakpad symbol files: scopes, names and
 	// parameters only.

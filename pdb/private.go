@@ -8,15 +8,14 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/symdepot/symdepot/demangle"
+	"github.com/symdepot/symdepot/internal/base/sharedtext"
 )
 
-// Limits of the search for private strings.
-const (
-	shortest     = 8        // characters of a string
-	maxSuspects  = 16 << 20 // bytes of strings of the public file that may be private
-	maxMask      = 64 << 20 // bytes of a part of the public file that is read at once
-	suspectWords = 1 << 16  // of the filter of their parts
-)
+// maxMask is how many bytes of a part of the public file are read at once in the search for private
+// strings.
+const maxMask = 64 << 20
 
 // PrivateString is a string of a private PDB that is in its public form too.
 type PrivateString struct {
@@ -40,7 +39,7 @@ func (p PrivateString) String() string {
 // if all is well. The public file must be an MSF file.
 //
 // PrivateStrings reads the public file once, and the private one only if the public one has such strings
-// at all. It needs about 100 MiB of memory at most. The error says that a file is
+// at all. It needs 600 MiB of memory at most, and that only if the public file has many such strings. The error says that a file is
 // damaged, or that the public file has more strings than can be looked for.
 func PrivateStrings(
 	private io.ReaderAt, privateSize int64, public io.ReaderAt, publicSize int64, o PublicOptions,
@@ -62,28 +61,34 @@ func privateStrings(
 	if f.Format != MSF || f.NoDBI || f.OldDBI {
 		return nil, fmt.Errorf("public file: the format %s without symbols: %w", f.Format, errors.ErrUnsupported)
 	}
-	s := &suspects{grams: map[uint64]bool{}}
-	m := &masked{f: f, opt: o, out: s.scanner()}
+	s := &sharedtext.Search{}
+	m := &masked{f: f, opt: o}
 	if err := f.eachPart(func(stream int, r io.Reader, size int64) error {
-		m.out.stop()
-		s.stream = stream
+		m.out = s.Suspects(stream)
 		return m.part(stream, r, size)
 	}); err != nil {
 		return nil, fmt.Errorf("public file: %w", err)
 	}
-	if len(s.list) == 0 {
+	if !s.HasSuspects() {
 		return nil, nil
 	}
 	p, err := open(private, privateSize)
+	if err == nil {
+		err = p.eachPart(func(_ int, r io.Reader, size int64) error {
+			_, err := io.Copy(s.Compare(), io.LimitReader(r, size))
+			return err
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("private file: %w", err)
 	}
-	if err := s.find(p); err != nil {
-		return nil, fmt.Errorf("private file: %w", err)
+	texts, err := s.Texts()
+	if err != nil {
+		return nil, fmt.Errorf("public file: %w", err)
 	}
-	list := s.found()
-	if len(list) == 0 && s.lost {
-		return nil, fmt.Errorf("public file: more than %d bytes of strings that are not kept names", maxSuspects)
+	list := make([]PrivateString, 0, len(texts))
+	for _, t := range texts {
+		list = append(list, PrivateString{t.Text, t.Part})
 	}
 	return list, nil
 }
@@ -152,145 +157,11 @@ func (f *File) eachPart(visit func(stream int, r io.Reader, size int64) error) e
 	return nil
 }
 
-// runs finds runs of printable characters: those of one byte, and of two at even and at odd places.
-type runs struct {
-	each [3]struct {
-		n    int // characters, as far as shortest
-		gram uint64
-	}
-	odd  int
-	last byte
-	// gram is called with each eight characters in a row, and whether they continue the last ones of
-	// their kind.
-	gram func(kind int, gram uint64, more bool)
-}
-
-// stop ends all runs.
-func (r *runs) stop() {
-	for i := range r.each {
-		r.each[i].n = 0
-	}
-	r.last = 0xFF
-}
-
-// Write implements io.Writer.
-func (r *runs) Write(p []byte) (int, error) {
-	for _, c := range p {
-		r.char(0, c, c >= ' ' && c <= '~')
-		r.char(1+r.odd, r.last, c == 0 && r.last >= ' ' && r.last <= '~')
-		r.last, r.odd = c, r.odd^1
-	}
-	return len(p), nil
-}
-
-func (r *runs) char(kind int, c byte, printable bool) {
-	e := &r.each[kind]
-	if !printable {
-		e.n = 0
-		return
-	}
-	e.gram = e.gram<<8 | uint64(c)
-	if e.n < shortest {
-		if e.n++; e.n < shortest {
-			return
-		}
-		r.gram(kind, e.gram, false)
-		return
-	}
-	r.gram(kind, e.gram, true)
-}
-
-// suspects are the strings of the public file that may be private.
-type suspects struct {
-	stream int
-	list   []suspect
-	open   [3]int // index in list of the last one of each kind
-	bytes  int
-	lost   bool // there were more
-	grams  map[uint64]bool
-	filter [suspectWords]uint64 // a bit for each gram
-}
-
-type suspect struct {
-	text   []byte
-	stream int
-}
-
-// scanner returns a scanner that collects the suspects.
-func (s *suspects) scanner() *runs {
-	return &runs{last: 0xFF, gram: func(kind int, gram uint64, more bool) {
-		if s.bytes >= maxSuspects {
-			s.lost = true
-			return
-		}
-		s.grams[gram] = false
-		i := filterBit(gram)
-		s.filter[i/64] |= 1 << (i % 64)
-		s.bytes++
-		if more && s.open[kind] < len(s.list) {
-			last := &s.list[s.open[kind]]
-			last.text = append(last.text, byte(gram))
-			return
-		}
-		s.bytes += shortest
-		s.open[kind] = len(s.list)
-		s.list = append(s.list, suspect{binary.BigEndian.AppendUint64(nil, gram), s.stream})
-	}}
-}
-
-// filterBit returns the bit of a gram in the filter.
-func filterBit(gram uint64) uint64 { return gram * 0x9E3779B97F4A7C15 >> 42 }
-
-// find notes which parts of the suspects are in the private file.
-func (s *suspects) find(f *File) error {
-	r := &runs{last: 0xFF, gram: func(_ int, gram uint64, _ bool) {
-		if i := filterBit(gram); s.filter[i/64]>>(i%64)&1 == 0 {
-			return
-		}
-		if _, ok := s.grams[gram]; ok {
-			s.grams[gram] = true
-		}
-	}}
-	buf := make([]byte, winSize)
-	return f.eachPart(func(_ int, in io.Reader, size int64) error {
-		r.stop()
-		_, err := io.CopyBuffer(r, onlyReader{io.LimitReader(in, size)}, buf)
-		return err
-	})
-}
-
-// onlyReader hides all methods but Read, so that io.CopyBuffer uses the buffer.
-type onlyReader struct{ io.Reader }
-
-// found returns the parts of the suspects that are in the private file.
-func (s *suspects) found() []PrivateString {
-	var list []PrivateString
-	seen := map[PrivateString]bool{}
-	for _, one := range s.list {
-		for i := 0; i+shortest <= len(one.text); i++ {
-			end := i
-			for end+shortest <= len(one.text) && s.grams[binary.BigEndian.Uint64(one.text[end:])] {
-				end++
-			}
-			if end == i {
-				continue
-			}
-			p := PrivateString{string(one.text[i : end-1+shortest]), one.stream}
-			if !seen[p] {
-				seen[p] = true
-				list = append(list, p)
-			}
-			i = end
-		}
-	}
-	return list
-}
-
 // masked gives all bytes of a public file to out but those that it may have.
 type masked struct {
 	f   *File
 	opt PublicOptions
-	out *runs
+	out io.Writer
 }
 
 // part gives a part of the file to out.
@@ -424,12 +295,12 @@ func (m *masked) records(r io.Reader, size int64) error {
 		if kind == symPublic && len(data) > 10 {
 			if name, ended := untilNUL(data[10:]); ended && m.opt.allows(string(name), x86) {
 				_, _ = m.out.Write(data[:10])
-				m.out.stop()
+				_, _ = io.WriteString(m.out, sharedtext.Break)
 				data = data[10+len(name):]
 			}
 		}
 		_, _ = m.out.Write(data)
-		m.out.stop()
+		_, _ = io.WriteString(m.out, sharedtext.Break)
 	}
 	return nil
 }
@@ -453,5 +324,9 @@ func (o PublicOptions) allows(name string, x86 bool) bool {
 		return true // a hidden name
 	}
 	shown, hidden := o.shown(name, x86)
-	return !hidden && (!o.Undecorated || !decorated(name)) && shown != ""
+	if hidden || !o.Undecorated {
+		return !hidden && shown != ""
+	}
+	bare := demangle.Bare(name, demangle.Options{})
+	return bare != "" && strings.HasPrefix(name, bare) // a decorated name does not begin so
 }

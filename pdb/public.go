@@ -2,6 +2,7 @@ package pdb
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,6 +17,9 @@ import (
 // other bytes has another number.
 const PublicFormat = 2
 
+// msfzPage is the size of the pages in bytes of the public form of an MSFZ file, which has none.
+const msfzPage = 4096
+
 // PublicOptions are the options of WritePublic. The zero value keeps the name of each public
 // symbol as the linker knows it, and that of each static function.
 type PublicOptions struct {
@@ -23,12 +27,9 @@ type PublicOptions struct {
 	// of ?f@ns@@YAXH@Z, which says the types of the parameters. A decorated name that
 	// is not understood is hidden.
 	Undecorated bool
-	// Exported keeps only the public symbols that the image exports: those of Exports or,
-	// if that is empty, those that the PDB names. Files of lld name none, which is an
-	// error.
+	// Exported keeps only the public symbols that the image exports, as the PDB says. Files of
+	// lld do not say it, which is an error.
 	Exported bool
-	// Exports are the names in the export table of the image.
-	Exports []string
 	// NoStatic leaves out the names of static functions. They have no public symbol; as link
 	// /PDBSTRIPPED does, WritePublic names them nevertheless, because debuggers
 	// otherwise show an address in such a function with the name of the public symbol before it.
@@ -39,10 +40,6 @@ type PublicOptions struct {
 	Hide []string
 	// Module is the name of the image in hidden names; empty means "module".
 	Module string
-	// PageSize is the size of a page in bytes: a power of two from 512 to 65536. 0 means
-	// that of the input, or 4096 for an MSFZ file. A file with too many pages gets
-	// larger ones.
-	PageSize int
 }
 
 // PublicReport says what WritePublic kept and what it took away.
@@ -112,7 +109,8 @@ var ErrNotPublic = errors.New("no public PDB can be made of it")
 // modules and libraries without their paths. What no rule keeps is not in it: each record
 // is written anew.
 //
-// The input is an MSF or an MSFZ file; the output is an MSF file. WritePublic reads
+// The input is an MSF or an MSFZ file; the output is an MSF file with pages of the same size, of 4096
+// bytes for an MSFZ file, or of larger ones if they would be too many. WritePublic reads
 // what it needs of r, checks it, and only then writes w from front to back: of a damaged
 // input, nothing is written. After an error of r or w while it writes, the output is
 // incomplete. WritePublic needs about 40 bytes of memory for each symbol, and 200 MiB at
@@ -132,15 +130,7 @@ func strip(w io.Writer, r io.ReaderAt, size int64, o PublicOptions) (PublicRepor
 		return PublicReport{}, err
 	}
 	s := &stripper{f: f, opt: o, removed: map[RemovedKind]*Removed{}, used: map[int]bool{}}
-	s.page = int64(o.PageSize)
-	if s.page == 0 {
-		if s.page = int64(f.PageSize); s.page == 0 {
-			s.page = 4096
-		}
-	}
-	if s.page < minPage || s.page > maxPage || s.page&(s.page-1) != 0 {
-		return PublicReport{}, fmt.Errorf("a page size of %d bytes: use a power of two from %d to %d", s.page, minPage, maxPage)
-	}
+	s.page = int64(cmp.Or(f.PageSize, msfzPage))
 	if err := s.check(); err != nil {
 		return PublicReport{}, err
 	}

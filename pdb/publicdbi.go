@@ -8,6 +8,8 @@ import (
 	"io"
 	"maps"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/sharedtext"
 )
 
 // Limits of what a public PDB keeps beside its symbols.
@@ -383,7 +385,7 @@ func (n *numbersOnly) Write(p []byte) (int, error) {
 		default:
 			n.narrow, n.wide = 0, 0
 		}
-		if n.narrow == shortest || n.wide == shortest {
+		if n.narrow == sharedtext.Shortest || n.wide == sharedtext.Shortest {
 			return i, errText
 		}
 	}

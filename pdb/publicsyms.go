@@ -76,7 +76,7 @@ func (s *stripper) readSymbols(modules []compiland) error {
 	s.symbols = p
 	var err error
 	if p.opt.Exported {
-		if p.exports, err = s.f.exported(modules, p.opt.Exports); err != nil {
+		if p.exports, err = s.f.exported(modules); err != nil {
 			return fmt.Errorf("exports: %w", err)
 		}
 	}
@@ -200,54 +200,23 @@ func (p *publicSymbols) shown(r rawSymbol) (name []byte, hidden, ok bool) {
 
 // shown returns the name of a public symbol as the options have it, and whether that is hidden.
 func (o PublicOptions) shown(raw string, x86 bool) (name string, hidden bool) {
-	read := anonymous(demangle.Name(raw, demangle.Options{Arch386: x86}))
-	for _, pattern := range o.Hide {
-		if glob.Match(pattern, raw) || glob.Match(pattern, read) {
-			return "", true
+	opt := demangle.Options{Arch386: x86}
+	if len(o.Hide) > 0 {
+		read := anonymous(demangle.Name(raw, opt))
+		for _, pattern := range o.Hide {
+			if glob.Match(pattern, raw) || glob.Match(pattern, read) {
+				return "", true
+			}
 		}
 	}
 	if !o.Undecorated {
 		return raw, false
 	}
 	if c, _, ok := demangle.ParamBytes(raw); ok {
-		read = c
+		raw, opt = c, demangle.Options{}
 	}
-	name = withoutParameters(read)
-	return name, name == "" || decorated(name)
-}
-
-// decorated reports whether a name has the form in which C++ compilers write types into names.
-func decorated(name string) bool {
-	for _, prefix := range []string{"?", "@?", "_Z", "__Z", "_R", "__R"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// withoutParameters returns the name of a function without the list of its parameters and
-// what follows that.
-func withoutParameters(name string) string {
-	end := strings.LastIndexByte(name, ')')
-	if end < 0 || strings.ContainsAny(name[end:], "'`:<>") {
-		return name // the parentheses belong to a scope or to an argument of a template
-	}
-	depth := 0
-	for i := end; i > 0; i-- {
-		switch name[i] {
-		case ')':
-			depth++
-		case '(':
-			if depth--; depth == 0 {
-				if strings.HasSuffix(name[:i], "operator") {
-					return name
-				}
-				return name[:i]
-			}
-		}
-	}
-	return name
+	name = anonymous(demangle.Bare(raw, opt))
+	return name, name == ""
 }
 
 // hiddenName returns the name of a symbol that has none: the address in the image.
@@ -641,16 +610,9 @@ func (p *publicSymbols) publics() publicStream {
 	}}
 }
 
-// exported returns the names that the image exports: the given ones, or those of the modules that
-// linkers make.
-func (f *File) exported(modules []compiland, given []string) (map[string]bool, error) {
+// exported returns the names that the image exports: those of the modules that linkers make.
+func (f *File) exported(modules []compiland) (map[string]bool, error) {
 	names, size := map[string]bool{}, 0
-	for _, name := range given {
-		names[name] = true
-	}
-	if len(names) > 0 {
-		return names, nil
-	}
 	for _, m := range modules {
 		if m.name != linkerModule && !strings.HasSuffix(strings.ToLower(m.name), ".exp") || m.stream == noStream {
 			continue
@@ -671,8 +633,7 @@ func (f *File) exported(modules []compiland, given []string) (map[string]bool, e
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("the PDB does not say what the image exports; "+
-			"take all names, or give PublicOptions.Exports: %w", ErrNotPublic)
+		return nil, fmt.Errorf("the PDB does not say what the image exports: take all names: %w", ErrNotPublic)
 	}
 	return names, nil
 }

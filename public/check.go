@@ -1,7 +1,6 @@
 package public
 
 import (
-	"bytes"
 	"compress/flate"
 	"encoding/binary"
 	"fmt"
@@ -46,15 +45,16 @@ func PrivateTexts(private io.ReaderAt, privateSize int64, public io.ReaderAt, pu
 		return nil, fmt.Errorf("public file: %w", err)
 	}
 	var s sharedtext.Search
-	for _, part := range subtract([]span{{0, publicSize}}, join(allowed)) {
-		if err := s.Suspect(io.NewSectionReader(public, part.from, part.to-part.from), part.from); err != nil {
+	parts := subtract([]span{{0, publicSize}}, join(allowed))
+	for i, part := range parts {
+		if _, err := io.Copy(s.Suspects(i), io.NewSectionReader(public, part.from, part.to-part.from)); err != nil {
 			return nil, fmt.Errorf("public file: %w", err)
 		}
 	}
-	if !s.Suspects() {
+	if !s.HasSuspects() {
 		return nil, nil
 	}
-	if err := s.Compare(io.NewSectionReader(private, 0, privateSize)); err != nil {
+	if _, err := io.Copy(s.Compare(), io.NewSectionReader(private, 0, privateSize)); err != nil {
 		return nil, fmt.Errorf("private file: %w", err)
 	}
 	if err := compareInflated(&s, private, privateSize); err != nil {
@@ -66,7 +66,7 @@ func PrivateTexts(private io.ReaderAt, privateSize int64, public io.ReaderAt, pu
 	}
 	list := make([]PrivateText, 0, len(texts))
 	for _, t := range texts {
-		list = append(list, PrivateText{t.Text, fmt.Sprintf("%#x", t.Offset)})
+		list = append(list, PrivateText{t.Text, fmt.Sprintf("%#x", parts[t.Part].from+t.Offset)})
 	}
 	return list, nil
 }
@@ -86,7 +86,7 @@ func compareInflated(s *sharedtext.Search, r io.ReaderAt, size int64) error {
 		part := io.NewSectionReader(r, o.Offset, max(o.Size, o.Deflated))
 		if o.Deflated > 0 {
 			inflated := flate.NewReader(io.NewSectionReader(r, o.Offset, o.Deflated))
-			if err := s.Compare(io.LimitReader(inflated, o.Size)); err != nil {
+			if _, err := io.Copy(s.Compare(), io.LimitReader(inflated, o.Size)); err != nil {
 				return err
 			}
 			continue
@@ -106,7 +106,7 @@ func compareInflated(s *sharedtext.Search, r io.ReaderAt, size int64) error {
 			if d.Bytes() == nil {
 				continue // it is not compressed
 			}
-			if err := s.Compare(bytes.NewReader(d.Bytes())); err != nil {
+			if _, err := s.Compare().Write(d.Bytes()); err != nil {
 				return err
 			}
 		}

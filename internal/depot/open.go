@@ -137,7 +137,7 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 	})
 	d.Retention.EnterPublic = public.EnterBuild
 	d.door = audience.New(audience.Parts{
-		Lookups: d.lookups, Contents: d.contents, Forms: d.forms, InPlace: d.InPlace.OpenPublic, Download: d.places.Bring,
+		Lookups: d.lookups, Forms: d.forms, InPlace: d.InPlace.OpenPublic, Download: d.places.Bring,
 		Make: func(ctx context.Context, ask SymbolsAsk, forms audience.Forms) (*answer.File, error) {
 			return d.Symbols.public(forms).Make(ctx, ask)
 		},

@@ -19,7 +19,6 @@ const Shortest = 8
 const (
 	maxSuspects = 16 << 20 // characters
 	filterBits  = 22
-	bufferSize  = 64 << 10
 )
 
 // ErrLimit is the error of Texts if there were more suspects than a Search holds, and none of those
@@ -29,12 +28,16 @@ var ErrLimit = errors.New("more text than can be compared")
 // Text is a text that both contents have.
 type Text struct {
 	Text   string
-	Offset int64 // in the content that was given to Suspect
+	Part   int   // the number that was given to Suspects
+	Offset int64 // in what was written to Suspects
 }
 
-// Search compares two contents. Suspect is called with each part of the one, then Compare with each
-// part of the other. The zero value is ready. The memory that it needs depends on the texts of the
-// suspects, and is 512 MiB at most.
+// Break ends all texts: what is written before it and behind it does not make one text.
+const Break = "\xff\xff"
+
+// Search compares two contents. Each part of the one is written to what Suspects returns, then each
+// part of the other to what Compare returns. The zero value is ready. The memory that it needs
+// depends on the texts of the suspects, and is 512 MiB at most.
 type Search struct {
 	list   []suspect
 	chars  int
@@ -47,21 +50,22 @@ type Search struct {
 // suspect is a run of characters.
 type suspect struct {
 	text []byte
+	part int
 	at   int64
 	step int64 // bytes of a character
 }
 
-// Suspects reports whether there is any text to compare.
-func (s *Search) Suspects() bool { return len(s.list) > 0 }
+// HasSuspects reports whether there is any text to compare.
+func (s *Search) HasSuspects() bool { return len(s.list) > 0 }
 
-// Suspect notes the texts of a part that begins at an offset.
-func (s *Search) Suspect(r io.Reader, offset int64) error {
+// Suspects returns a writer that notes the texts of a part, which has a number. It never fails.
+func (s *Search) Suspects(part int) io.Writer {
 	if s.shared == nil {
 		s.shared, s.filter = map[uint64]bool{}, make([]uint64, 1<<filterBits/64)
 	}
 	limit := cmp.Or(s.limit, maxSuspects)
 	var open [3]int // the last suspect of each width
-	scan := scanner{gram: func(width int, gram uint64, more bool, at int64) {
+	return &scanner{gram: func(width int, gram uint64, more bool, at int64) {
 		if s.chars >= limit {
 			s.lost = true
 			return
@@ -76,19 +80,18 @@ func (s *Search) Suspect(r io.Reader, offset int64) error {
 		}
 		step := int64(min(width, 1) + 1)
 		open[width] = len(s.list)
-		s.list = append(s.list, suspect{binary.BigEndian.AppendUint64(nil, gram), offset + at + 1 - Shortest*step, step})
+		s.list = append(s.list, suspect{binary.BigEndian.AppendUint64(nil, gram), part, at + 1 - Shortest*step, step})
 		s.chars += Shortest
 	}}
-	_, err := io.CopyBuffer(&scan, struct{ io.Reader }{r}, make([]byte, bufferSize))
-	return err
 }
 
-// Compare notes which texts of the suspects a part of the other content has.
-func (s *Search) Compare(r io.Reader) error {
-	if !s.Suspects() {
-		return nil
+// Compare returns a writer that notes which texts of the suspects a part of the other content has. It
+// never fails.
+func (s *Search) Compare() io.Writer {
+	if !s.HasSuspects() {
+		return io.Discard
 	}
-	scan := scanner{gram: func(_ int, gram uint64, _ bool, _ int64) {
+	return &scanner{gram: func(_ int, gram uint64, _ bool, _ int64) {
 		if s.filter[bit(gram)/64]>>(bit(gram)%64)&1 == 0 {
 			return
 		}
@@ -96,12 +99,10 @@ func (s *Search) Compare(r io.Reader) error {
 			s.shared[gram] = true
 		}
 	}}
-	_, err := io.CopyBuffer(&scan, struct{ io.Reader }{r}, make([]byte, bufferSize))
-	return err
 }
 
 // Texts returns the texts of the suspects that the other content has, each once, in the order of
-// their offsets in each part.
+// the parts and of their offsets.
 func (s *Search) Texts() ([]Text, error) {
 	var out []Text
 	seen := map[string]bool{}
@@ -117,7 +118,7 @@ func (s *Search) Texts() ([]Text, error) {
 			text := string(one.text[i : end-1+Shortest])
 			if !seen[text] {
 				seen[text] = true
-				out = append(out, Text{text, one.at + int64(i)*one.step})
+				out = append(out, Text{text, one.part, one.at + int64(i)*one.step})
 			}
 			i = end
 		}

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -134,6 +137,32 @@ func (f *File) Close() error {
 		return nil
 	}
 	return f.Closer.Close()
+}
+
+// CodeRedirect returns the answer to a lookup of roles that found a file by a code id alone: the path
+// that Breakpad's clients then ask for. ok says that it was such a lookup; the answer is nil if
+// the file has no such path.
+func CodeRedirect(h record.Hit, role symfile.Role) (f *File, ok bool) {
+	if role&symfile.CodeInfo == 0 || h.Role&role != symfile.CodeInfo {
+		return nil, false
+	}
+	if paths := layout.BreakpadTree.Paths(h.Object); len(paths) > 0 {
+		f = &File{Object: h.Object, Redirect: paths[0]}
+	}
+	return f, true
+}
+
+// Cut makes the answer, which is an ELF file, that of one of its sections. On an error, it is closed.
+// It is fs.ErrNotExist if there is no such section, or one without contents.
+func (f *File) Cut(section string) error {
+	off, n, err := objfile.ELFSection(f.Bytes, f.Size, section)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	f.Bytes, f.Disk, f.Whole, f.Size = io.NewSectionReader(f.Bytes, off, n), nil, false, n
+	f.ETag += "-" + SectionTag(section)
+	f.Signature = ""
+	return nil
 }
 
 // SectionTag returns a section's name, made fit for an entity tag.

@@ -6,13 +6,11 @@ package audience
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"slices"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/derive/publicform"
@@ -20,7 +18,6 @@ import (
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
-	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -54,10 +51,9 @@ func (f *File) Answer() *answer.File { return f.file }
 
 // Parts are what a Door uses.
 type Parts struct {
-	Lookups  *lookup.Lookups
-	Contents *content.Contents
-	Forms    *forms.Forms
-	Public   *publicform.Service
+	Lookups *lookup.Lookups
+	Forms   *forms.Forms
+	Public  *publicform.Service
 	// InPlace opens a file in the served trees that have only public forms, and Download brings one
 	// into the depot from the upstreams that do. Not found is fs.ErrNotExist.
 	InPlace  func(ctx context.Context, req layout.Request) (*answer.File, error)
@@ -201,12 +197,11 @@ func (d *Door) held(ctx context.Context, q *answer.Question) (*answer.File, erro
 	if err != nil {
 		return nil, err
 	}
-	if h := hits[0]; role&symfile.CodeInfo != 0 && h.Role&role == symfile.CodeInfo {
-		paths := layout.BreakpadTree.Paths(h.Object)
-		if len(paths) == 0 {
+	if f, ok := answer.CodeRedirect(hits[0], role); ok {
+		if f == nil {
 			return nil, fs.ErrNotExist
 		}
-		return &answer.File{Object: h.Object, Redirect: paths[0]}, nil
+		return f, nil
 	}
 	for _, h := range hits {
 		f, err := d.form(ctx, q, h)
@@ -306,14 +301,13 @@ func (d *Door) opened(ctx context.Context, h record.Hit, get func() (record.Cont
 
 // openForm opens a public form, or what was made of it, of a file.
 func (d *Door) openForm(ctx context.Context, h record.Hit, c record.Content) (*answer.File, error) {
-	b, err := d.parts.Contents.Open(ctx, c)
-	if err != nil {
-		return nil, err
+	f, err := d.parts.Lookups.OpenHit(ctx, record.Hit{Stored: record.Stored{
+		Object: h.Object, Ref: c.Ref, Size: c.Size, Added: h.Added, ModTime: h.ModTime,
+	}}, nil)
+	if err == nil {
+		f.Source = h.Ref
 	}
-	return &answer.File{
-		Object: h.Object, Ref: c.Ref, Source: h.Ref, Size: c.Size, ModTime: answer.FileTime(h), ETag: c.Ref.String()[:32],
-		Bytes: b, Disk: blob.OSFile(b), Closer: b, Whole: true, OnDamage: d.parts.Contents.Report,
-	}, nil
+	return f, err
 }
 
 // section opens a section of a public form: of debug information first, then of a program, the
@@ -333,7 +327,7 @@ func (d *Door) section(ctx context.Context, q *answer.Question) (*answer.File, e
 			}
 			f, err := d.form(ctx, q, h)
 			if err == nil {
-				err = cut(f, q.Request.Part)
+				err = f.Cut(q.Request.Part)
 			}
 			if !errors.Is(err, fs.ErrNotExist) {
 				return f, err
@@ -341,17 +335,6 @@ func (d *Door) section(ctx context.Context, q *answer.Question) (*answer.File, e
 		}
 	}
 	return nil, fs.ErrNotExist
-}
-
-// cut makes an answer that of a section. On an error, it is closed.
-func cut(f *answer.File, name string) error {
-	off, n, err := objfile.ELFSection(f.Bytes, f.Size, name)
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
-	f.Bytes, f.Disk, f.Whole, f.Size = io.NewSectionReader(f.Bytes, off, n), nil, false, n
-	f.ETag += "-" + answer.SectionTag(name)
-	return nil
 }
 
 // cabinet opens the cabinet of a public form. If there is none, one may be made for later requests.

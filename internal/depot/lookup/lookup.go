@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
-	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -74,12 +72,11 @@ func (l *Lookups) Open(
 	if err != nil {
 		return nil, err
 	}
-	if h := hits[0]; role&symfile.CodeInfo != 0 && h.Role&role == symfile.CodeInfo {
-		paths := layout.BreakpadTree.Paths(h.Object)
-		if len(paths) == 0 {
+	if f, ok := answer.CodeRedirect(hits[0], role); ok {
+		if f == nil {
 			return nil, fs.ErrNotExist
 		}
-		return &answer.File{Object: h.Object, Redirect: paths[0]}, nil
+		return f, nil
 	}
 	for _, h := range hits {
 		f, err := l.OpenHit(ctx, h, rec)
@@ -192,24 +189,15 @@ func (l *Lookups) openSection(ctx context.Context, scope answer.Scope, req layou
 				continue
 			}
 			f, err := l.OpenHit(ctx, h, rec)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
+			if err == nil {
+				err = f.Cut(req.Part)
 			}
-			if err != nil {
+			if err == nil {
+				return f, nil
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
 			}
-			off, n, err := objfile.ELFSection(f.Bytes, f.Size, req.Part)
-			if err != nil {
-				_ = f.Close()
-				if errors.Is(err, fs.ErrNotExist) {
-					continue
-				}
-				return nil, err
-			}
-			f.Bytes, f.Disk, f.Whole, f.Size = io.NewSectionReader(f.Bytes, off, n), nil, false, n
-			f.ETag += "-" + answer.SectionTag(req.Part)
-			f.Signature = ""
-			return f, nil
 		}
 	}
 	return nil, fs.ErrNotExist

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/memo"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/index"
@@ -50,6 +51,8 @@ const (
 	queued    = 64 // more that may wait
 	perClient = 16 // of one client, queued or running
 	attempts  = 3
+
+	knownForms = 10000 // that are kept in memory, 100 bytes each
 )
 
 // Parts are what New needs.
@@ -69,11 +72,16 @@ type Parts struct {
 }
 
 // Service makes public forms. Its methods may be called by many goroutines.
-type Service struct{ parts Parts }
+type Service struct {
+	parts Parts
+	// known are forms by the content that they were made of, so that a request needs no query for
+	// what never changes. Whoever does not find the bytes of one calls Lost.
+	known memo.Map[blob.Ref, record.Content]
+}
 
 // New registers the kinds of jobs.
 func New(p Parts) *Service {
-	s := &Service{p}
+	s := &Service{p, memo.New[blob.Ref, record.Content](knownForms)}
 	p.Queue.Register(kind{s}, jobs.Limits{Slots: slots, Queued: queued, PerClient: perClient, Attempts: attempts})
 	p.Queue.Register(buildJobs{kind{s}}, jobs.Limits{Slots: 1, Attempts: buildAttempts})
 	return s
@@ -96,11 +104,17 @@ type Ask struct {
 // which nothing is public is ErrNone, a form that is being made a symbolicate.PendingError, and a
 // limit symbolicate.ErrBusy.
 func (s *Service) Answer(ctx context.Context, ask Ask) (record.Content, error) {
-	c, err := s.Made(ctx, ask.Source)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return c, err
+	if c, ok := s.known.Get(ask.Source.Ref); ok {
+		return c, nil
 	}
-	return s.make(ctx, ask)
+	c, err := s.Made(ctx, ask.Source)
+	if errors.Is(err, fs.ErrNotExist) {
+		c, err = s.make(ctx, ask)
+	}
+	if err == nil {
+		s.known.Set(ask.Source.Ref, c)
+	}
+	return c, err
 }
 
 // Made returns the public form of a content if it has been made; else the error is
@@ -135,6 +149,7 @@ func (s *Service) Write(ctx context.Context, source record.Content) (record.Cont
 
 // Lost forgets a form whose bytes are damaged or missing, so that it is made again.
 func (s *Service) Lost(ctx context.Context, form record.Content) error {
+	s.known.Clear()
 	_, err := s.parts.DB.ForgetDerived(ctx, form.Ref)
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/term"
 )
 
 // The forms of files that have an access token.
@@ -140,15 +142,8 @@ func debuginfod(_ context.Context, s *Setup) (f Finding, err error) {
 	}
 	f.Edits, f.Then = append(f.Edits, service...), then
 	f.Notes = append(f.Notes, s.unrefreshed(service)...)
-	f.Notes = append(f.Notes, "new sessions have the settings; run `. "+quoted(e.Path)+"` for this one")
+	f.Notes = append(f.Notes, "new sessions have the settings; run `. "+term.ShellWord(e.Path)+"` for this one")
 	return f, nil
-}
-
-func quoted(path string) string {
-	if strings.ContainsAny(path, " ()&;") {
-		return "'" + path + "'"
-	}
-	return path
 }
 
 // hasSystemd reports whether the systemd of this machine manages the sessions of users.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/term"
 )
 
 // gitHelper makes symdepot git's credential helper for the server's address, and for no other
@@ -58,7 +60,7 @@ func netrc(_ context.Context, s *Setup) (f Finding, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && s.Machine.System != "windows" && info.Mode().Perm()&0o077 != 0:
-		f.Reason = "other users can read " + path + ": first run chmod 600 " + quoted(path)
+		f.Reason = "other users can read " + path + ": first run chmod 600 " + term.ShellWord(path)
 		return f, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return f, err

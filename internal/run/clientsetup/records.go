@@ -96,7 +96,7 @@ func (r *Records) locked(ctx context.Context, do func(list *[]*entry) (write boo
 
 func (r *Records) read() ([]*entry, error) {
 	name := filepath.Join(r.dir, listName)
-	b, err := os.ReadFile(name)
+	b, err := durable.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

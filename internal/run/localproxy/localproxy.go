@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -85,7 +84,7 @@ func noted(name, server string) (string, error) {
 // read returns the noted ports by the address of the server.
 func read(name string) (map[string]int, error) {
 	list := map[string]int{}
-	b, err := os.ReadFile(name)
+	b, err := durable.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return list, nil
 	}

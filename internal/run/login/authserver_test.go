@@ -112,7 +112,7 @@ func (s *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !ok:
 		http.NotFound(w, r)
-	case path == metadataPath:
+	case path == wire.LoginPath+wire.LoginDiscovery:
 		issuer := s.URL + "/-/oauth"
 		m := map[string]any{
 			"issuer": issuer, "authorization_endpoint": issuer + "/authorize", "token_endpoint": issuer + "/token",

@@ -40,7 +40,7 @@ func (s *Logins) Browser(ctx context.Context, server string, open func(address s
 	conf := b.meta.config()
 	conf.RedirectURL = "http://" + listener.Addr().String() + callbackPath
 	back := &callback{
-		host: listener.Addr().String(), state: newState(), issuer: b.meta.Issuer, needsIssuer: b.meta.NamesIssuer,
+		host: listener.Addr().String(), state: newState(), issuer: b.meta.Issuer, needsIssuer: b.meta.Iss,
 		came: make(chan answer, 1), result: make(chan error, 1),
 	}
 	web := &http.Server{Handler: back, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}

@@ -21,26 +21,13 @@ import (
 	"github.com/symdepot/symdepot/internal/run/keyring"
 )
 
-// The OAuth 2.0 client that this program is, and where a server says how it signs in.
 const (
-	clientID     = "symdepot"
-	issuerPath   = "/-/oauth"
-	metadataPath = issuerPath + "/.well-known/oauth-authorization-server"
-	deviceName   = "device_name" // of this machine: a parameter of ours
-	maxDevice    = 100           // characters of it
-	maxPerson    = 256           // bytes of a name
+	maxDevice = 100 // characters of the name of this machine
+	maxPerson = 256 // bytes of a name
 )
 
-// metadata is what a server says of its sign-in (RFC 8414).
-type metadata struct {
-	Issuer    string `json:"issuer"`
-	Authorize string `json:"authorization_endpoint"`
-	Token     string `json:"token_endpoint"`
-	Device    string `json:"device_authorization_endpoint"`
-	Revoke    string `json:"revocation_endpoint"`
-	// NamesIssuer says that the answer of a sign-in names the issuer (RFC 9207).
-	NamesIssuer bool `json:"authorization_response_iss_parameter_supported"`
-}
+// metadata is what a server says of its sign-in.
+type metadata wire.LoginMetadata
 
 // whole is the transport of requests to one server. Each request ends within requestTime, body and
 // all, or with ctx: package oauth2 neither closes all bodies, nor gives all requests a context.
@@ -118,13 +105,11 @@ func isAway(status int) bool {
 
 // discover asks a server how it signs in.
 func (s *Logins) discover(ctx context.Context, server string) (m metadata, err error) {
-	status, body, err := s.send(ctx, server, http.MethodGet, server+metadataPath, nil, "")
+	status, body, err := s.send(ctx, server, http.MethodGet, server+wire.LoginPath+wire.LoginDiscovery, nil, "")
 	if err != nil {
 		return m, err
 	}
-	var refused struct {
-		Description string `json:"error_description"`
-	}
+	var refused wire.LoginFailure
 	switch {
 	case status == http.StatusOK && json.Unmarshal(body, &m) == nil:
 		return m, m.check(server)
@@ -137,14 +122,14 @@ func (s *Logins) discover(ctx context.Context, server string) (m metadata, err e
 
 // check checks that a server speaks for itself only: each address has its origin.
 func (m metadata) check(server string) error {
-	if own, err := Canonical(m.Issuer); err != nil || own != server+issuerPath {
-		if base, ok := strings.CutSuffix(own, issuerPath); ok && err == nil {
+	if own, err := Canonical(m.Issuer); err != nil || own != server+wire.LoginPath {
+		if base, ok := strings.CutSuffix(own, wire.LoginPath); ok && err == nil {
 			return fmt.Errorf("%s: the server says that its address is %s: use symdepot login %s, or correct its key base_url",
 				server, base, base)
 		}
 		return fmt.Errorf("%s: %w: it is no symdepot server, its issuer is %s", server, ErrNoSignIn, term.Printable(m.Issuer))
 	}
-	for _, address := range []string{m.Authorize, m.Token, m.Device, m.Revoke} {
+	for _, address := range []string{m.Authorization, m.Token, m.Device, m.Revocation} {
 		if err := sameOrigin(server, address); err != nil {
 			return err
 		}
@@ -165,8 +150,8 @@ func sameOrigin(server, address string) error {
 
 // config returns the OAuth 2.0 client for a server.
 func (m metadata) config() *oauth2.Config {
-	return &oauth2.Config{ClientID: clientID, Endpoint: oauth2.Endpoint{
-		AuthURL: m.Authorize, TokenURL: m.Token, DeviceAuthURL: m.Device, AuthStyle: oauth2.AuthStyleInParams,
+	return &oauth2.Config{ClientID: wire.LoginClient, Endpoint: oauth2.Endpoint{
+		AuthURL: m.Authorization, TokenURL: m.Token, DeviceAuthURL: m.Device, AuthStyle: oauth2.AuthStyleInParams,
 	}}
 }
 
@@ -182,7 +167,7 @@ func (s *Logins) device() oauth2.AuthCodeOption {
 		name, _ = os.Hostname() // the name is for people: none is better than an error
 	}
 	letters := []rune(term.Printable(name))
-	return oauth2.SetAuthURLParam(deviceName, string(letters[:min(len(letters), maxDevice)]))
+	return oauth2.SetAuthURLParam(wire.LoginMachine, string(letters[:min(len(letters), maxDevice)]))
 }
 
 // away says that a server does not answer.
@@ -230,16 +215,16 @@ type secrets struct {
 // of these servers says, into l and secrets.
 func (l *Login) read(token *oauth2.Token) (k secrets, err error) {
 	k = secrets{token.AccessToken, token.Expiry.UTC(), token.RefreshToken}
-	if !isPlain(k.Access) || !isPlain(k.Refresh) || token.Expiry.IsZero() || token.Type() != "Bearer" {
+	if !isPlain(k.Access) || !isPlain(k.Refresh) || token.Expiry.IsZero() || token.Type() != wire.Bearer {
 		return k, fmt.Errorf("%s: %w: its answer has no tokens that this version understands", l.Server, ErrNoSignIn)
 	}
-	if name, ok := token.Extra("name").(string); ok && len(name) <= maxPerson {
+	if name, ok := token.Extra(wire.LoginName).(string); ok && len(name) <= maxPerson {
 		l.Person = name
 	}
-	if id, ok := token.Extra("login_id").(string); ok && len(id) <= maxPerson {
+	if id, ok := token.Extra(wire.LoginID).(string); ok && len(id) <= maxPerson {
 		l.ID = id
 	}
-	if seconds, ok := token.Extra("refresh_expires_in").(float64); ok && seconds > 0 && seconds < 1e10 {
+	if seconds, ok := token.Extra(wire.LoginEnds).(float64); ok && seconds > 0 && seconds < 1e10 {
 		l.Ends = time.Now().Add(time.Duration(seconds) * time.Second).UTC().Truncate(time.Second)
 	}
 	l.Ended = false
@@ -262,7 +247,7 @@ func (s *Logins) revoke(ctx context.Context, server, token string) error {
 	if err != nil {
 		return err
 	}
-	status, _, err := s.send(ctx, server, http.MethodPost, m.Revoke, url.Values{"token": {token}, "client_id": {clientID}}, "")
+	status, _, err := s.send(ctx, server, http.MethodPost, m.Revocation, url.Values{"token": {token}, "client_id": {wire.LoginClient}}, "")
 	if err == nil && status/100 != 2 {
 		err = fmt.Errorf("%s: %w: it answers with status %d", server, ErrAway, status)
 	}

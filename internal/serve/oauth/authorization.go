@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
@@ -42,10 +43,10 @@ func ReadAuthorization(q url.Values) (*Authorization, error) {
 			return nil, wrong("the parameter " + name + " must occur once")
 		}
 	}
-	if q.Get("client_id") != Client {
-		return nil, wrong("client_id must be " + Client)
+	if q.Get("client_id") != wire.LoginClient {
+		return nil, wrong("client_id must be " + wire.LoginClient)
 	}
-	a := &Authorization{Redirect: q.Get("redirect_uri"), Challenge: q.Get("code_challenge"), Machine: q.Get("device_name")}
+	a := &Authorization{Redirect: q.Get("redirect_uri"), Challenge: q.Get("code_challenge"), Machine: q.Get(wire.LoginMachine)}
 	if !isLoopback(a.Redirect) {
 		return nil, wrong("redirect_uri must be http://127.0.0.1:PORT/… or http://[::1]:PORT/…")
 	}

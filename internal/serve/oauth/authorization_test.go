@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
@@ -14,7 +15,7 @@ import (
 // valid are the parameters of a request that is answered.
 func valid() url.Values {
 	return url.Values{
-		"response_type": {"code"}, "client_id": {Client}, "redirect_uri": {"http://127.0.0.1:4711/back"}, "code_challenge": {strings.Repeat("a", 43)},
+		"response_type": {"code"}, "client_id": {wire.LoginClient}, "redirect_uri": {"http://127.0.0.1:4711/back"}, "code_challenge": {strings.Repeat("a", 43)},
 		"code_challenge_method": {"S256"}, "state": {"s t&te"}, "device_name": {"box"}, "unknown": {"x"},
 	}
 }

@@ -15,12 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
-
-// Client is the id of the only client, which is public (RFC 6749 section 2.1).
-const Client = "symdepot"
 
 // The grant types of the token endpoint.
 const (
@@ -32,8 +30,7 @@ const (
 // maxForm limits the body of a request, in bytes.
 const maxForm = 8 << 10
 
-// word is the segment of an address after "-"; authorizeWord and the words of endpoints follow
-// it.
+// word is the last segment of wire.LoginPath; authorizeWord and the words of endpoints follow it.
 const (
 	word          = "oauth"
 	authorizeWord = "authorize"
@@ -43,7 +40,7 @@ const (
 const DeviceWord = "device"
 
 // wellKnown are the segments in front of, or behind, those of the issuer (RFC 8414 section 3).
-var wellKnown = []string{".well-known", "oauth-authorization-server"}
+var wellKnown = strings.Split(strings.TrimPrefix(wire.LoginDiscovery, "/"), "/")
 
 // IsIssuer reports whether segments are those of the issuer: what discovery is asked about.
 func IsIssuer(segs []string) bool { return slices.Equal(segs, []string{"-", word}) }
@@ -73,13 +70,12 @@ func Issuer(r *web.Request) string {
 	if plain, ok := strings.CutPrefix(base, "http:"); ok && r.Transport == web.Secure {
 		base = "https:" + plain // a proxy has the certificate
 	}
-	return base + r.Base + "/-/" + word
+	return base + r.Base + wire.LoginPath
 }
 
 // Error is an error of RFC 6749 in the form that the client receives.
 type Error struct {
-	Code        string `json:"error"`
-	Description string `json:"error_description,omitempty"`
+	wire.LoginFailure
 
 	status int
 	allow  string // the methods of the address, if that is what is wrong
@@ -92,7 +88,7 @@ func refusal(code, description string) *Error {
 }
 
 func failure(status int, code, description string) *Error {
-	return &Error{Code: code, Description: description, status: status}
+	return &Error{LoginFailure: wire.LoginFailure{Code: code, Description: description}, status: status}
 }
 
 func wrongMethod(allow string) *Error {
@@ -143,25 +139,10 @@ func answer(gate *auth.Gate, r *web.Request) (any, error) {
 	return serve(gate, r, form)
 }
 
-// metadata is the discovery document (RFC 8414).
-type metadata struct {
-	Issuer        string   `json:"issuer"`
-	Authorization string   `json:"authorization_endpoint"`
-	Token         string   `json:"token_endpoint"`
-	Device        string   `json:"device_authorization_endpoint"`
-	Revocation    string   `json:"revocation_endpoint"`
-	Responses     []string `json:"response_types_supported"`
-	Modes         []string `json:"response_modes_supported"`
-	Grants        []string `json:"grant_types_supported"`
-	Challenges    []string `json:"code_challenge_methods_supported"`
-	Methods       []string `json:"token_endpoint_auth_methods_supported"`
-	RevokeMethods []string `json:"revocation_endpoint_auth_methods_supported"`
-	Iss           bool     `json:"authorization_response_iss_parameter_supported"`
-}
-
-func discovery(r *web.Request) metadata {
+// discovery is the discovery document.
+func discovery(r *web.Request) wire.LoginMetadata {
 	issuer, public := Issuer(r), []string{"none"}
-	return metadata{
+	return wire.LoginMetadata{
 		Issuer: issuer, Authorization: issuer + "/" + authorizeWord, Token: issuer + "/token", Device: issuer + "/device_authorization",
 		Revocation: issuer + "/revoke", Responses: []string{"code"}, Modes: []string{"query"},
 		Grants: []string{grantCode, grantRefresh, grantDevice}, Challenges: []string{"S256"}, Methods: public, RevokeMethods: public, Iss: true,
@@ -187,8 +168,8 @@ func readForm(r *web.Request) (url.Values, error) {
 	if err := once(form); err != nil {
 		return nil, err
 	}
-	if form.Get("client_id") != Client {
-		return nil, refusal("invalid_client", "client_id must be "+Client)
+	if form.Get("client_id") != wire.LoginClient {
+		return nil, refusal("invalid_client", "client_id must be "+wire.LoginClient)
 	}
 	return form, nil
 }
@@ -209,17 +190,6 @@ func shown(name string) string {
 		name = name[:40] + "…"
 	}
 	return auth.Redact(name)
-}
-
-// tokens is the answer of the token endpoint.
-type tokens struct {
-	Access         string `json:"access_token"`
-	Type           string `json:"token_type"`
-	Expires        int64  `json:"expires_in"` // seconds
-	Refresh        string `json:"refresh_token"`
-	Name           string `json:"name"` // of whoever allowed the login
-	Login          string `json:"login_id"`
-	RefreshExpires int64  `json:"refresh_expires_in"` // seconds
 }
 
 // token answers the token endpoint.
@@ -247,8 +217,8 @@ func token(gate *auth.Gate, r *web.Request, form url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tokens{
-		Access: t.Access, Type: "Bearer", Expires: seconds(t.AccessLife), Refresh: t.Refresh, Name: t.Name, Login: t.Login,
+	return wire.LoginTokens{
+		Access: t.Access, Type: wire.Bearer, Expires: seconds(t.AccessLife), Refresh: t.Refresh, Name: t.Name, Login: t.Login,
 		RefreshExpires: seconds(t.RefreshLife),
 	}, nil
 }
@@ -277,7 +247,7 @@ type deviceAnswer struct {
 
 // device answers the endpoint for devices.
 func device(gate *auth.Gate, r *web.Request, form url.Values) (any, error) {
-	d, err := gate.AskDevice(r.Context(), auth.ProgramOf(r.Client(), form.Get("device_name")))
+	d, err := gate.AskDevice(r.Context(), auth.ProgramOf(r.Client(), form.Get(wire.LoginMachine)))
 	if err != nil {
 		return nil, err
 	}

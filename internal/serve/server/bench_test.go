@@ -1,13 +1,21 @@
 package server
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/public"
 )
 
 // discard is a ResponseWriter that keeps only the status.
@@ -124,6 +132,71 @@ func BenchmarkReads(b *testing.B) {
 			if n >= 2 {
 				b.ReportMetric(float64(took[1])/float64(took[0]), "with/without")
 				b.ReportMetric(float64(c.turn)*float64(n)/2/took[0].Seconds(), "hits/s")
+			}
+		})
+	}
+}
+
+// BenchmarkPublicForm measures what a request costs a caller outside, who gets the public form that has
+// been made, compared with one of a caller inside who gets the same bytes as a file of a product, in
+// turns: a form that is kept in memory, and one that is not.
+func BenchmarkPublicForm(b *testing.B) {
+	g := newGuarded(b, demand, Config{})
+	var large strings.Builder
+	large.WriteString("MODULE windows x86_64 " + bigID + " big.pdb\nFILE 0 /home/secret/big.cpp\n")
+	for i := range 20000 {
+		fmt.Fprintf(&large, "FUNC %x 10 8 game::function_%d\n%x 10 42 0\n", i*16, i, i*16)
+	}
+	outside := g.store.add(b, "outside", []string{"ours"}, "read:public")
+	inside := g.store.add(b, "inside", []string{"shown"}, "read")
+	ctx, stop := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	go func() { done <- g.d.Work(ctx) }()
+	b.Cleanup(func() { stop(); <-done })
+	w := &discard{header: make(http.Header)}
+	for _, c := range []struct {
+		name, path string
+		file       held
+	}{
+		{"memory", g.oursPDB.path(b, layout.SymStore), g.oursPDB},
+		{"disk", "/big.pdb/" + bigID + "/big.sym", addAs(b, g.d, "ours", "big.sym", []byte(large.String()))},
+	} {
+		var form bytes.Buffer
+		if _, err := public.Write(&form, bytes.NewReader(c.file.body), int64(len(c.file.body)), public.Options{}); err != nil {
+			b.Fatal(err)
+		}
+		addAs(b, g.d, "shown", filepath.Base(c.path), form.Bytes())
+		request := func(token string) *http.Request {
+			r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, c.path, nil)
+			r.RequestURI, r.RemoteAddr = c.path, "192.0.2.1:1"
+			r.Header.Set("Authorization", "Bearer "+token)
+			return r
+		}
+		kinds := [2]*http.Request{request(inside), request(outside)}
+		symtest.Await(b, time.Minute, "the public form", func() bool {
+			w.status = 0
+			g.s.ServeHTTP(w, kinds[1])
+			return w.status == http.StatusOK
+		})
+		b.Run(c.name, func(b *testing.B) {
+			var took [2]time.Duration
+			n := 0
+			for i := 0; b.Loop(); i++ {
+				begin := time.Now()
+				for range 200 {
+					w.serve(b, g.s, kinds[i%2], http.StatusOK)
+				}
+				if i >= 4 { // both are warm
+					took[i%2] += time.Since(begin)
+					n++
+				}
+			}
+			if n >= 2 {
+				b.ReportMetric(float64(took[1])/float64(took[0]), "form/file")
+				b.ReportMetric(200*float64(n)/2/took[1].Seconds(), "requests/s")
+			}
+			if w.header.Get("Content-Length") != strconv.Itoa(form.Len()) {
+				b.Errorf("%s bytes, want those of the form, %d", w.header.Get("Content-Length"), form.Len())
 			}
 		})
 	}

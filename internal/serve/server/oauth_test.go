@@ -18,7 +18,6 @@ import (
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/serve/auth"
-	"github.com/symdepot/symdepot/internal/serve/oauth"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -76,7 +75,7 @@ const loginBack = "http://127.0.0.1:4711/back"
 func authorizing(pairs ...string) string {
 	sum := sha256.Sum256([]byte(loginVerifier))
 	q := url.Values{
-		"response_type": {"code"}, "client_id": {oauth.Client}, "redirect_uri": {loginBack}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])},
+		"response_type": {"code"}, "client_id": {wire.LoginClient}, "redirect_uri": {loginBack}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])},
 		"code_challenge_method": {"S256"}, "state": {"xyz"}, "device_name": {`box <script>`},
 	}
 	for i := 0; i < len(pairs); i += 2 {
@@ -134,7 +133,7 @@ func (w *loginWorld) code(t *testing.T, b *tab) string {
 }
 
 func redeeming(code string) url.Values {
-	return url.Values{"grant_type": {"authorization_code"}, "client_id": {oauth.Client}, "code": {code}, "redirect_uri": {loginBack}, "code_verifier": {loginVerifier}}
+	return url.Values{"grant_type": {"authorization_code"}, "client_id": {wire.LoginClient}, "code": {code}, "redirect_uri": {loginBack}, "code_verifier": {loginVerifier}}
 }
 
 // TestLoginFlow: a program logs in with a code that a browser brings, reads files as the person
@@ -201,7 +200,7 @@ func TestLoginFlow(t *testing.T) {
 	if r := ask(w.s, "GET", ours, bearer(got.Access)); r.status != 401 {
 		t.Errorf("a file after the end: status %d, want 401", r.status)
 	}
-	if e := w.answered(t, w.form("token", url.Values{"grant_type": {"refresh_token"}, "client_id": {oauth.Client}, "refresh_token": {got.Refresh}}), 400); e.Error != "invalid_grant" {
+	if e := w.answered(t, w.form("token", url.Values{"grant_type": {"refresh_token"}, "client_id": {wire.LoginClient}, "refresh_token": {got.Refresh}}), 400); e.Error != "invalid_grant" {
 		t.Errorf("a refresh after the end: %+v, want invalid_grant", e)
 	}
 	if log := w.log.String(); strings.Contains(log, got.Access) || strings.Contains(log, got.Refresh) || !strings.Contains(log, `"login_id":"`+got.Login+`"`) {
@@ -216,8 +215,8 @@ func TestLoginDevice(t *testing.T) {
 	b := w.in(t)
 	ask := func() (oauthAnswer, url.Values) {
 		t.Helper()
-		d := w.answered(t, w.form("device_authorization", url.Values{"client_id": {oauth.Client}, "device_name": {"far"}}), 200)
-		return d, url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "client_id": {oauth.Client}, "device_code": {d.DeviceCode}}
+		d := w.answered(t, w.form("device_authorization", url.Values{"client_id": {wire.LoginClient}, "device_name": {"far"}}), 200)
+		return d, url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "client_id": {wire.LoginClient}, "device_code": {d.DeviceCode}}
 	}
 	d, poll := ask()
 	if len(d.UserCode) != 9 || d.UserCode[4] != '-' || !strings.HasSuffix(d.URI, "/-/device") || d.Complete != d.URI+"?code="+d.UserCode || d.Expires != 600 || d.Interval != 5 || !strings.HasPrefix(d.URI, "https://") {
@@ -254,11 +253,11 @@ func TestLoginDevice(t *testing.T) {
 	}
 	// Either token ends the login; what is none of a login changes nothing.
 	for _, token := range []string{"x", w.all, got.Access, got.Access, got.Refresh} {
-		if a := w.answered(t, w.form("revoke", url.Values{"client_id": {oauth.Client}, "token": {token}, "token_type_hint": {"x"}}), 200); a.Error != "" {
+		if a := w.answered(t, w.form("revoke", url.Values{"client_id": {wire.LoginClient}, "token": {token}, "token_type_hint": {"x"}}), 200); a.Error != "" {
 			t.Errorf("revoke: %+v, want 200", a)
 		}
 	}
-	if r := w.form("token", url.Values{"grant_type": {"refresh_token"}, "client_id": {oauth.Client}, "refresh_token": {got.Refresh}}); r.status != 400 {
+	if r := w.form("token", url.Values{"grant_type": {"refresh_token"}, "client_id": {wire.LoginClient}, "refresh_token": {got.Refresh}}); r.status != 400 {
 		t.Errorf("a refresh after the end: status %d, want 400", r.status)
 	}
 }
@@ -298,12 +297,12 @@ func TestLoginForms(t *testing.T) {
 		{"a guess", "token", with(redeeming(code), "code", strings.Repeat("A", 43)), 400, "invalid_grant"},
 		{"NUL", "token", with(redeeming(code), "code", code+"\x00"), 400, "invalid_grant"},
 		{"a long form", "token", with(redeeming(code), "x", strings.Repeat("a", 9<<10)), 413, "invalid_request"},
-		{"no refresh token", "token", url.Values{"grant_type": {"refresh_token"}, "client_id": {oauth.Client}}, 400, "invalid_request"},
-		{"a token as a refresh token", "token", url.Values{"grant_type": {"refresh_token"}, "client_id": {oauth.Client}, "refresh_token": {w.all}}, 400, "invalid_grant"},
-		{"no device code", "token", url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "client_id": {oauth.Client}}, 400, "invalid_request"},
-		{"an unknown device code", "token", url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "client_id": {oauth.Client}, "device_code": {code}}, 400, "invalid_grant"},
+		{"no refresh token", "token", url.Values{"grant_type": {"refresh_token"}, "client_id": {wire.LoginClient}}, 400, "invalid_request"},
+		{"a token as a refresh token", "token", url.Values{"grant_type": {"refresh_token"}, "client_id": {wire.LoginClient}, "refresh_token": {w.all}}, 400, "invalid_grant"},
+		{"no device code", "token", url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "client_id": {wire.LoginClient}}, 400, "invalid_request"},
+		{"an unknown device code", "token", url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "client_id": {wire.LoginClient}, "device_code": {code}}, 400, "invalid_grant"},
 		{"device: no client", "device_authorization", url.Values{}, 400, "invalid_client"},
-		{"revoke: nothing", "revoke", url.Values{"client_id": {oauth.Client}}, 400, "invalid_request"},
+		{"revoke: nothing", "revoke", url.Values{"client_id": {wire.LoginClient}}, 400, "invalid_request"},
 		{"an unknown endpoint", "introspect", url.Values{}, 404, "invalid_request"},
 		{"right", "token", with(redeeming(code), "unknown", "x"), 200, ""},
 		{"used", "token", redeeming(code), 400, "invalid_grant"},

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
@@ -139,7 +140,7 @@ func (f *frame) Here(pairs ...string) string {
 // holdsToken reports whether an address, u when it is read, may contain a token. The random parameters of a program
 // that asks for a login are none, although they may look like one.
 func holdsToken(next string, u *url.URL) bool {
-	if strings.HasSuffix(u.Path, "/-/oauth/authorize") {
+	if strings.HasSuffix(u.Path, wire.LoginPath+"/authorize") {
 		next = u.EscapedPath()
 	}
 	return auth.Redact(next) != next
