@@ -328,6 +328,7 @@ type OIDC struct {
 	Match    map[string]string `yaml:"match" private:"true" example:"{repository_owner_id: '9919', ref: 'refs/heads/*'}"`
 	Write    []string          `yaml:"write" example:"[Game]"`
 	Read     bool              `yaml:"read" default:"false" example:"true"`
+	Public   []string          `yaml:"public" example:"[engine]"`
 	Name     string            `yaml:"name" example:"ci/{repository}"`
 	Product  string            `yaml:"product" example:"Game"`
 	Branch   string            `yaml:"branch" example:"{ref}"`

@@ -77,6 +77,30 @@ func TestExchange(t *testing.T) {
 	}
 }
 
+// TestExchangePublic: the job of somebody outside gets a token for the public forms of the
+// products of its rule, and for nothing else.
+func TestExchangePublic(t *testing.T) {
+	t.Parallel()
+	c, issuer := newClock(), oidctest.New(t, "")
+	for _, tt := range []struct{ public, products []string }{{[]string{"Game", "Tool"}, []string{"Game", "Tool"}}, {[]string{AllProducts}, nil}} {
+		rule := oidcRule(issuer.URL)
+		rule.Write, rule.Class, rule.Public = nil, "", tt.public
+		g := newGate(t, Config{
+			Policy: PolicyConfig{Demand: true}, Now: c.now, OIDC: []oidc.Rule{rule},
+			OIDCClient: func(string) *http.Client { return http.DefaultClient },
+		}, newStore())
+		secret, row, challenge := g.Exchange(t.Context(), issuer.Sign(issuer.GitHub(audience, c.now(), nil)))
+		if challenge != nil || !slices.Equal(row.Scopes, []string{ScopeReadPublic}) || !slices.Equal(row.Products, tt.products) {
+			t.Fatalf("public %q: the token is %+v (%+v), want the scope %s", tt.public, row, challenge, ScopeReadPublic)
+		}
+		_, rights, challenge := g.Authenticate(get(), secret)
+		want := (&Grant{Public: tt.public}).rights()
+		if challenge != nil || !rights.equal(&want) {
+			t.Errorf("public %q: the rights are %+v (%+v), want %+v", tt.public, rights, challenge, want)
+		}
+	}
+}
+
 // TestMakeFor: nobody makes a token beyond its own rights.
 func TestMakeFor(t *testing.T) {
 	t.Parallel()
