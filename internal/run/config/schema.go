@@ -61,7 +61,8 @@ type Config struct {
 	TwoTier  bool
 
 	file     string   // empty: no file was read
-	sum      [32]byte // of the file
+	sum      [32]byte // of what was read, without the keys that Reload takes
+	demand   bool     // auth.demand as it was read: a flag may have set it since
 	warnings []string
 	lenient  bool // set by LoadForCheck
 	getenv   func(string) string

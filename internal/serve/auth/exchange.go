@@ -60,7 +60,8 @@ func (g *Gate) Exchange(ctx context.Context, idToken string) (secret string, row
 		g.log.Error("cannot store a token", "error", err)
 		return deny(http.StatusServiceUnavailable, "tokens cannot be stored now", err)
 	}
-	g.log.Info("exchanged an id token", "who", row.Name, "token_id", row.ID, "products", row.Products, "scopes", row.Scopes, "url", grant.Build.URL)
+	g.log.Info("exchanged an id token", "who", row.Name, "token_id", row.ID, "products", row.Products, "scopes", row.Scopes,
+		"url", grant.Build.URL)
 	return secret, row, nil
 }
 

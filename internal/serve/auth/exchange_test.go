@@ -58,7 +58,7 @@ func TestExchange(t *testing.T) {
 		}
 	}
 	c.add(time.Hour)
-	if _, _, challenge := g.Authenticate(get("Authorization", "Bearer "+secret), ""); challenge == nil && g.anonymous.All {
+	if _, _, challenge := g.Authenticate(get("Authorization", "Bearer "+secret), ""); challenge == nil && g.policy().anonymous.All {
 		if id, rights, _ := g.Authenticate(get("Authorization", "Bearer "+secret), ""); !id.Anonymous() || rights.Write {
 			t.Errorf("an hour later the token still gives %+v", rights)
 		}

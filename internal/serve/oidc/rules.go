@@ -116,7 +116,7 @@ func (r *Rule) matches(c Claims) bool {
 // Grant is what a job may do.
 type Grant struct {
 	// Name is that of the principal.
-	Name  string
+	Name string
 	// Write are products; "*" is all. Read: it may read them, too.
 	Write []string
 	Read  bool
