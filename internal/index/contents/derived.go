@@ -59,7 +59,8 @@ func (cs Contents) PutDerived(ctx context.Context, source blob.Ref, tool record.
 			return err
 		}
 		if _, err := w.Exec(`INSERT INTO derived (source_id, tool, tool_version, content_id, added, note) VALUES ($1, $2, $3, $4, $5, $6)
-			ON CONFLICT (source_id, tool, tool_version) DO UPDATE SET content_id = excluded.content_id, added = excluded.added, note = excluded.note`,
+			ON CONFLICT (source_id, tool, tool_version) DO UPDATE
+			SET content_id = excluded.content_id, added = excluded.added, note = excluded.note`,
 			id, tool.Name, tool.Version, made, c.Now.UnixMilli(), sql.NullString{String: note, Valid: note != ""}); err != nil {
 			return err
 		}
