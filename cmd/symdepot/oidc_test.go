@@ -54,6 +54,10 @@ auth:
       match: {sub: "project_path:group/sub/tool:ref_type:branch:ref:*", ref_protected: true}
       write: [tool]
       read: true
+    - issuer: %[1]s
+      audience: partners
+      match: {repository_id: 80}
+      public: [Game]
 push:
   max_file: 1MiB
   quotas: {tool: 1GiB}
@@ -149,6 +153,22 @@ push:
 	refused("token exchange", code, 0, out, "sd_")
 	out, code = push([]string{"SYMDEPOT_TOKEN=" + strings.TrimSpace(out)}, "--product", "tool", "--version", "4", "../../testdata/pdb/hello-x64.pdb")
 	refused("a push with the exchanged token", code, 0, out, "build")
+	// The job of a partner reads public forms, and adds nothing.
+	partner := []string{"GITLAB_CI=true", "SYMDEPOT_ID_TOKEN=" + issuer.Sign(issuer.GitHub("partners", time.Now(), map[string]any{"repository_id": "80"}))}
+	out, code = exchange(partner)
+	refused("token exchange of a partner", code, 0, out, "sd_")
+	secret := strings.TrimSpace(out)
+	private, err := os.Stat("../../testdata/pdb/hello-x64.pdb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := srv.URL + "/t/" + secret + "/hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello-x64.pdb"
+	status, n, _, err := commandtest.FetchURL(t.Context(), http.DefaultClient, at)
+	if err != nil || status != 200 || n == 0 || n >= private.Size() {
+		t.Errorf("a file with the token of a partner's job: status %d with %d bytes, %v; want its public form", status, n, err)
+	}
+	out, code = push([]string{"SYMDEPOT_TOKEN=" + secret}, "--product", "Game", "--version", "5", "../../testdata/pdb/hello-x64.pdb")
+	refused("a push with the token of a partner's job", code, 5, out, "")
 	out, code = exchange(nil)
 	refused("token exchange without an id token", code, 5, out, "id-token: write")
 	if out, code = run(nil, "token", "list"); code != 0 || !strings.Contains(out, "oidc:gitlab:group/sub/tool@main") {

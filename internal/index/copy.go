@@ -28,7 +28,7 @@ var copied = []struct{ name, columns, key string }{
 	{"lookup", "id, name, object_id, role, form", "id, name, object_id"},
 	{"tx_file", "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime", "object_id, tx_id, seq"},
 	{"seen", "object_id, product_id, tx_id", "object_id, product_id"},
-	{"derived", "source_id, tool, tool_version, content_id, added", "source_id, tool, tool_version"},
+	{"derived", "source_id, tool, tool_version, content_id, added, note", "source_id, tool, tool_version"},
 	{"content_signature", "content_id, ima", "content_id"},
 	{"cold", "content_id, base_id, made, plain_since, reads, reads_since", "content_id"},
 	{"cached", "content_id, tx_id, name, url, tag, fetched, used", "content_id, tx_id"},

@@ -257,7 +257,12 @@ func (db *DB) Derived(ctx context.Context, source blob.Ref, tool record.Tool) (r
 
 // PutDerived records what a tool made of a content; see Contents.PutDerived.
 func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool record.Tool, result *record.Content) error {
-	return db.contents.PutDerived(ctx, source, tool, result)
+	return db.contents.PutDerived(ctx, source, tool, result, "")
+}
+
+// PutNoted is PutDerived with what the tool says of the result, as JSON.
+func (db *DB) PutNoted(ctx context.Context, source blob.Ref, tool record.Tool, result *record.Content, note string) error {
+	return db.contents.PutDerived(ctx, source, tool, result, note)
 }
 
 // ForgetDerived deletes the records of a content that tools have derived; see

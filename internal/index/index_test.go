@@ -870,9 +870,9 @@ func TestCheckFindsFaults(t *testing.T) {
 		"UPDATE state SET last_tx = 3":                                                 "build numbers",
 		"UPDATE state SET lookups = 3":                                                 "counters are wrong",
 		"DELETE FROM state":                                                            "rows of counters",
-		"INSERT INTO derived VALUES (77, 'x', 1, NULL, 1)":                             "refers to a missing row",
-		"DELETE FROM product":                                                          "refers to a missing row",
-		"UPDATE content SET sha256 = zeroblob(32), id = 50 WHERE id=2":                 "has no content",
+		"INSERT INTO derived (source_id, tool, tool_version, content_id, added) VALUES (77, 'x', 1, NULL, 1)": "refers to a missing row",
+		"DELETE FROM product": "refers to a missing row",
+		"UPDATE content SET sha256 = zeroblob(32), id = 50 WHERE id=2": "has no content",
 	} {
 		db := openTest(t, Options{})
 		commitTest(t, db, "", pdb(1), pdb(2))

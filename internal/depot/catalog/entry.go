@@ -2,9 +2,7 @@ package catalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -98,9 +96,14 @@ type EntryForm struct {
 	Made    time.Time
 	Failure string    // why it could not be made
 	Until   time.Time // of the failure: when it is tried again; zero: it is not
-	// Detail says of a public form what was taken away, as long as its job is known.
-	Detail string
+	// Removed is what was taken away for a public form; none: nothing, or it is not recorded.
+	Removed []publicform.Removed
+	// Same: the content is its own public form.
+	Same bool
 }
+
+// Without says what was taken away for a public form, for people; empty: nothing.
+func (f *EntryForm) Without() string { return publicform.Without(f.Removed) }
 
 // Limits of the lists of an entry.
 const (
@@ -164,15 +167,8 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 	if err != nil {
 		return nil, err
 	}
-	e.Forms = entryForms(record.Content{Ref: ref, Size: e.Size}, made, failures)
-	for i := range e.Forms {
-		if f := &e.Forms[i]; f.Name == publicform.Kind && f.Failure == "" {
-			job, err := c.db.Jobs.Last(ctx, publicform.Kind, ref.String(), 0)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
-			}
-			f.Detail = job.Detail
-		}
+	if e.Forms, err = entryForms(record.Content{Ref: ref, Size: e.Size}, made, failures); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
@@ -367,11 +363,16 @@ func partnersOf(o symfile.Object) (ids []string, wants []Partner) {
 }
 
 // entryForms names what was made of a content, and what could not be made.
-func entryForms(of record.Content, made []lists.DerivedForm, failures []queue.Failure) (list []EntryForm) {
+func entryForms(of record.Content, made []lists.DerivedForm, failures []queue.Failure) (list []EntryForm, err error) {
 	for _, m := range made {
 		f := EntryForm{Name: formName(m.Tool), Ref: m.Ref, Size: m.Size, Tool: fmt.Sprintf("%s %d", m.Tool.Name, m.Tool.Version), Made: m.Made}
+		if m.Tool.Name == publicform.Kind {
+			if f.Removed, err = publicform.ReadNote(m.Note); err != nil {
+				return nil, err
+			}
+		}
 		if publicform.IsUnchanged(m.Tool) {
-			f.Name, f.Ref, f.Size = publicform.Kind, of.Ref, of.Size
+			f.Name, f.Ref, f.Size, f.Same = publicform.Kind, of.Ref, of.Size, true
 		} else if m.Ref == (blob.Ref{}) {
 			f.Failure = "the result was not worth keeping"
 		}
@@ -384,7 +385,7 @@ func entryForms(of record.Content, made []lists.DerivedForm, failures []queue.Fa
 		}
 		list = append(list, f)
 	}
-	return list
+	return list, nil
 }
 
 // formName is the name of what a tool makes, for people.

@@ -90,6 +90,15 @@ type EntryForm struct {
 	Made    time.Time `json:"made,omitzero"`
 	Failure string    `json:"failure,omitempty"`
 	Until   time.Time `json:"until,omitzero"` // the failure is remembered until then
+	// Removed is what was taken away for a public form.
+	Removed []Removed `json:"removed,omitempty"`
+}
+
+// Removed is what was taken away of one kind, in JSON.
+type Removed struct {
+	Kind  string `json:"kind"`
+	Count int64  `json:"count"`
+	Bytes int64  `json:"bytes"`
 }
 
 // NewEntry describes a content.
@@ -141,6 +150,9 @@ func NewForms(list []catalog.EntryForm) []EntryForm {
 		out[i] = EntryForm{Name: f.Name, Size: f.Size, Tool: f.Tool, Made: f.Made, Failure: f.Failure, Until: f.Until}
 		if f.Size > 0 {
 			out[i].SHA256 = f.Ref.String()
+		}
+		for _, x := range f.Removed {
+			out[i].Removed = append(out[i].Removed, Removed(x))
 		}
 	}
 	return out

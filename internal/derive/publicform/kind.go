@@ -102,19 +102,47 @@ func (k kind) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 
 // detail says what was made of a file, and what was taken away, for people.
 func detail(name string, r *public.Report) string {
-	var gone []string
-	for _, x := range r.Removed {
-		text := fmt.Sprintf("%s (%s)", x.Kind, term.Size(x.Bytes))
-		if x.Count > 0 {
-			text = fmt.Sprintf("%s (%d, %s)", x.Kind, x.Count, term.Size(x.Bytes))
-		}
-		gone = append(gone, text)
-	}
-	if len(gone) == 0 {
+	if len(r.Removed) == 0 {
 		return name + " as it is"
 	}
-	return fmt.Sprintf("the public form of %s, %s of %s, without %s",
-		name, term.Size(r.Size), term.Size(r.PrivateSize), strings.Join(gone, ", "))
+	return fmt.Sprintf("the public form of %s, %s of %s, without %s", name, term.Size(r.Size), term.Size(r.PrivateSize), Without(removed(r)))
+}
+
+// Removed is what was taken away of one kind.
+type Removed struct {
+	Kind  string `json:"kind"`
+	Count int64  `json:"count"` // of sections, records, symbols or names
+	Bytes int64  `json:"bytes"` // in the private file
+}
+
+// Without lists what was taken away, for people.
+func Without(list []Removed) string {
+	texts := make([]string, len(list))
+	for i, x := range list {
+		texts[i] = fmt.Sprintf("%s (%s)", x.Kind, term.Size(x.Bytes))
+		if x.Count > 0 {
+			texts[i] = fmt.Sprintf("%s (%d, %s)", x.Kind, x.Count, term.Size(x.Bytes))
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// removed returns what a report says that was taken away. It is the note in the record of a form.
+func removed(r *public.Report) []Removed {
+	list := make([]Removed, len(r.Removed))
+	for i, x := range r.Removed {
+		list[i] = Removed{string(x.Kind), x.Count, x.Bytes}
+	}
+	return list
+}
+
+// ReadNote returns what was taken away of a file by the note in the record of its form; none for
+// a record without a note.
+func ReadNote(note string) (list []Removed, err error) {
+	if note != "" {
+		err = json.Unmarshal([]byte(note), &list)
+	}
+	return list, err
 }
 
 // fileError is an error that a file will have again.
@@ -156,12 +184,13 @@ func (s *Service) write(ctx context.Context, source record.Content) (record.Cont
 		err := fmt.Errorf("its public form would have %d private texts, the first %q", len(texts), texts[0].Text)
 		return none, report, fileError{classProof, err}
 	}
-	c, err := s.keep(ctx, source, io.NewSectionReader(scratch, 0, report.Size), report.Size)
+	c, err := s.keep(ctx, source, scratch, &report)
 	return c, report, err
 }
 
 // keep stores a form and records it. A content that is its own form is not stored again.
-func (s *Service) keep(ctx context.Context, source record.Content, form io.ReadSeeker, size int64) (record.Content, error) {
+func (s *Service) keep(ctx context.Context, source record.Content, scratch io.ReaderAt, r *public.Report) (record.Content, error) {
+	form := io.NewSectionReader(scratch, 0, r.Size)
 	ref, _, err := blob.Hash(ctx, form)
 	if err != nil {
 		return record.Content{}, err
@@ -177,14 +206,18 @@ func (s *Service) keep(ctx context.Context, source record.Content, form io.ReadS
 		return record.Content{}, err
 	}
 	defer batch.Abort()
-	c := record.Content{Size: size}
-	if c.Ref, _, err = batch.Put(ctx, size, form); err != nil {
+	note, err := json.Marshal(removed(r))
+	if err != nil {
+		return record.Content{}, err
+	}
+	c := record.Content{Size: r.Size}
+	if c.Ref, _, err = batch.Put(ctx, r.Size, form); err != nil {
 		return record.Content{}, err
 	}
 	if err := batch.Commit(ctx); err != nil {
 		return record.Content{}, err
 	}
-	if err := s.parts.DB.PutDerived(ctx, source.Ref, made, &c); err != nil {
+	if err := s.parts.DB.PutNoted(ctx, source.Ref, made, &c, string(note)); err != nil {
 		return record.Content{}, err
 	}
 	s.parts.AddedAgain(ctx, []blob.Ref{c.Ref})

@@ -36,7 +36,7 @@ func (cs Contents) Derived(ctx context.Context, source blob.Ref, tool record.Too
 // keeping. It replaces an earlier result of the same tool and version. If the
 // source is not in the index, the error is fs.ErrNotExist. The result is kept as
 // long as its source.
-func (cs Contents) PutDerived(ctx context.Context, source blob.Ref, tool record.Tool, result *record.Content) error {
+func (cs Contents) PutDerived(ctx context.Context, source blob.Ref, tool record.Tool, result *record.Content, note string) error {
 	return cs.db.Update(ctx, "record a derived content", func(w *engine.Write) error {
 		var id int64
 		if err := w.Row("SELECT id FROM content WHERE sha256 = $1", []any{source[:]}, &id); errors.Is(err, sql.ErrNoRows) {
@@ -58,9 +58,10 @@ func (cs Contents) PutDerived(ctx context.Context, source blob.Ref, tool record.
 		if err != nil {
 			return err
 		}
-		if _, err := w.Exec(`INSERT INTO derived (source_id, tool, tool_version, content_id, added) VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT (source_id, tool, tool_version) DO UPDATE SET content_id = excluded.content_id, added = excluded.added`,
-			id, tool.Name, tool.Version, made, c.Now.UnixMilli()); err != nil {
+		if _, err := w.Exec(`INSERT INTO derived (source_id, tool, tool_version, content_id, added, note) VALUES ($1, $2, $3, $4, $5, $6)
+			ON CONFLICT (source_id, tool, tool_version) DO UPDATE
+			SET content_id = excluded.content_id, added = excluded.added, note = excluded.note`,
+			id, tool.Name, tool.Version, made, c.Now.UnixMilli(), sql.NullString{String: note, Valid: note != ""}); err != nil {
 			return err
 		}
 		if err := releaseUnused(w, c.Now, old...); err != nil {

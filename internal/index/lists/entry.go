@@ -185,12 +185,13 @@ type DerivedForm struct {
 	Tool           record.Tool
 	record.Content // zero: the result was not worth keeping
 	Made           time.Time
+	Note           string // what the tool says of it, as JSON; empty: nothing
 }
 
 // Forms returns what tools made of a content, and what they could not make of it.
 func (l Listing) Forms(ctx context.Context, ref blob.Ref) (made []DerivedForm, failures []queue.Failure, err error) {
 	const op = "list the forms of a content"
-	err = l.c.db.Scans.Each(ctx, true, `SELECT d.tool, d.tool_version, d.added, r.sha256, r.size
+	err = l.c.db.Scans.Each(ctx, true, `SELECT d.tool, d.tool_version, d.added, coalesce(d.note, ''), r.sha256, r.size
 		FROM content c JOIN derived d ON d.source_id = c.id
 		LEFT JOIN content r ON r.id = d.content_id WHERE c.sha256 = $1 ORDER BY d.tool, d.tool_version`, []any{ref[:]},
 		func(scan engine.Scan) (bool, error) {
@@ -198,7 +199,7 @@ func (l Listing) Forms(ctx context.Context, ref blob.Ref) (made []DerivedForm, f
 			var added int64
 			var sum []byte
 			var size sql.NullInt64
-			err := scan(&f.Tool.Name, &f.Tool.Version, &added, &sum, &size)
+			err := scan(&f.Tool.Name, &f.Tool.Version, &added, &f.Note, &sum, &size)
 			f.Made, f.Size = time.UnixMilli(added).UTC(), size.Int64
 			if err == nil && size.Valid {
 				err = record.ScanRef(sum, &f.Ref)

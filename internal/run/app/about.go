@@ -17,12 +17,12 @@ import (
 )
 
 // aboutServer describes a running server to those who may read all products: its
-// settings without secrets, and whether all is well.
-func aboutServer(d *depot.Depot, conf *config.Config, g *guard) func(context.Context) web.Facts {
+// settings without secrets, and whether all is well. conf returns the configuration in force.
+func aboutServer(d *depot.Depot, conf func() *config.Config, g *guard) func(context.Context) web.Facts {
 	return func(ctx context.Context) web.Facts {
 		var f web.Facts
 		var settings, warnings bytes.Buffer
-		if err := conf.Report(&settings, &warnings, false, d.Name()); err != nil {
+		if err := conf().Report(&settings, &warnings, false, d.Name()); err != nil {
 			settings.WriteString("# " + err.Error() + "\n")
 		}
 		f.Settings = settings.String()

@@ -13,6 +13,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -74,6 +75,7 @@ func Serve(ctx context.Context, opt Options) error {
 	logs := server.NewLogWriter(opt.Stderr)
 	defer logs.Close()
 	s := &program{Options: opt, reloads: reloads}
+	s.inForce.Store(opt.Config)
 	if format := opt.Config.Log.Format; format == "auto" && term.IsTerminal(opt.Stderr) {
 		s.terminal = server.NewTerminalLog(logs)
 		s.log = slog.New(s.terminal)
@@ -100,7 +102,8 @@ type program struct {
 	depot     *depot.Depot
 	tracer    *span.Tracer
 	upstreams *setup.Upstreams
-	closers   []func() // called in reverse order
+	inForce   atomic.Pointer[config.Config] // with the rights that were read last
+	closers   []func()                      // called in reverse order
 }
 
 // then notes what is to be done at the end, before everything noted earlier.
@@ -225,7 +228,7 @@ func (s *program) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.Work(ctx) })
 	g.Go(func() error { return srv.Serve(ctx, ln) })
-	g.Go(func() error { return manage(ctx, conf, guard, s.reloads, s.log) })
+	g.Go(func() error { return s.manage(ctx, guard, srv) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -287,7 +290,7 @@ func (s *program) acts(g *guard, uploads *intake.Handler) *web.Acts {
 		Gate: g.gate, SignIns: g.gate, Tokens: setup.TokensOf(d), Audit: g.audit,
 		Forms: uploads, Scratch: d.Stages().UploadDir(),
 		Tracing: web.Tracing{Prefixes: conf.Prefixes, HexAge: symcache.HexAge, Redirect: symcache.Redirect, Gate: g.gate},
-		Facts:   aboutServer(d, conf, g), Makes: d.Symbols.Makes(),
+		Facts:   aboutServer(d, s.inForce.Load, g), Makes: d.Symbols.Makes(),
 	}
 	c.Use(d)
 	return web.New(c)

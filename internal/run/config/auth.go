@@ -96,7 +96,7 @@ func (c *Config) checkBaseURL() error {
 
 func (r *OIDC) rule() oidc.Rule {
 	return oidc.Rule{Issuer: r.Issuer, Audience: r.Audience, KeysFile: r.JWKSFile, Match: r.Match, Write: r.Write, Read: r.Read,
-		Name: r.Name, Product: r.Product, Branch: r.Branch, Class: r.Class}
+		Public: r.Public, Name: r.Name, Product: r.Product, Branch: r.Branch, Class: r.Class}
 }
 
 // CheckAuth checks the keys auth and tls without opening files.

@@ -235,7 +235,7 @@ func TestConfigFaults(t *testing.T) {
 // The budget of keys: each has a user and an example. A new one has a page of docs that
 // advises when to change it; what nobody tunes is a constant.
 func TestNumberOfKeys(t *testing.T) {
-	const most = 154
+	const most = 155
 	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > most {
 		t.Errorf("%d keys, want %d at most: remove one that nobody needs", n, most)
 	} else {
@@ -330,7 +330,8 @@ auth:
 		"sources: {srcsrv: {Game: deny}}":  "sources.srcsrv.Game: keep, flag or refuse-commands is expected",
 		"sources: {link_hosts: ['a/b']}":   "sources.link_hosts[0]: a host is expected",
 		"auth: {oidc: [{issuer: gitlab}]}": "auth.oidc[0]: issuer:",
-		"auth: {oidc: [{issuer: 'https://a', audience: b, write: [c], match: {repository: a/b}}]}": "auth.oidc[0]: match: one of the claims",
+		"auth: {oidc: [{issuer: 'https://a', audience: b, write: [c], public: [d], match: {sub: a}}]}": "auth.oidc[0]: public: a rule has either",
+		"auth: {oidc: [{issuer: 'https://a', audience: b, write: [c], match: {repository: a/b}}]}":     "auth.oidc[0]: match: one of the claims",
 	} {
 		if _, err := load(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", text, err, want)
@@ -539,4 +540,53 @@ func FuzzConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestConfigReload: a running server takes the rights of a changed file, keeps what flags say, and
+// hears which changes need a restart.
+func TestConfigReload(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "symdepot.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("listen: 127.0.0.1:1\nauth: {grants: [{who: [a], read: [x]}]}\n")
+	c, err := Load(file, noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []bool{false, true} {
+		c.Auth.Demand, c.Hosts = flag, []string{"from.a.flag"}
+		for _, tt := range []struct {
+			text    string
+			restart bool
+		}{
+			{"listen: 127.0.0.1:1 # the same\nauth: {grants: [{who: [a], public: [x]}]}", false},
+			{"listen: 127.0.0.1:2\nauth: {grants: [{who: [a], public: [x]}]}", true},
+			{"listen: 127.0.0.1:1\nauth: {users_file: u, grants: [{who: [a], public: [x]}]}", true},
+			{"listen: 127.0.0.1:1\nupstreams: [{name: corp, url: 'https://x', token_file: /none/such}]", true},
+		} {
+			write(tt.text)
+			next, restart, err := c.Reload()
+			if err != nil {
+				if strings.Contains(tt.text, "/none/such") {
+					continue
+				}
+				t.Fatal(err)
+			}
+			p := next.Access().Policy
+			if restart != tt.restart || len(p.Grants) != 1 || len(p.Grants[0].Read) != 0 || !slices.Equal(p.Grants[0].Public, []string{"x"}) || p.Demand != flag {
+				t.Errorf("%s, flag %v: restart %v and the policy %+v; want restart %v", tt.text, flag, restart, p, tt.restart)
+			}
+			if next.Listen != "127.0.0.1:1" || next.Auth.UsersFile != "" || len(next.Hosts) != 1 {
+				t.Errorf("%s: listen %s, users %s, hosts %v; want those before", tt.text, next.Listen, next.Auth.UsersFile, next.Hosts)
+			}
+		}
+	}
+	write("auth: {grant: []}")
+	if _, _, err := c.Reload(); err == nil || !strings.Contains(err.Error(), "no such key") {
+		t.Errorf("a faulty file: %v, want an error", err)
+	}
 }

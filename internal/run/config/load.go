@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -86,27 +87,47 @@ func (c *Config) load(path string) error {
 		if err != nil {
 			return fmt.Errorf("read the configuration: %w", err)
 		}
-		c.sum = sha256.Sum256(text)
 		faults = append(faults, c.decode(path, text))
 	}
 	faults = append(faults, c.environment())
 	if err := errors.Join(faults...); err != nil {
 		return err // check would report unreadable values as missing
 	}
-	return c.check()
+	c.demand = c.Auth.Demand
+	rest := *c
+	rest.useRights(new(Auth))
+	// Values of all keys can be written as JSON.
+	b, err := json.Marshal(&rest)
+	c.sum = sha256.Sum256(b)
+	return errors.Join(err, c.check())
 }
 
 // File returns the path of the configuration file, or "" if none was read.
 func (c *Config) File() string { return c.file }
 
-// Changed reports whether the file has changed since it was read. It returns an
-// error if a server would not start with it now.
-func (c *Config) Changed() (bool, error) {
+// Reload reads the file again. It returns a copy of the configuration that has the rights of the
+// file (the keys of auth that say who may do what), which a running server takes, and whether
+// other keys have changed, for which it must be started again. It returns an error if the file
+// cannot be read.
+func (c *Config) Reload() (next *Config, restart bool, err error) {
 	now, err := Load(c.file, c.getenv)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	return now.sum != c.sum, nil
+	byFlag := c.Auth.Demand && !c.demand
+	copied := *c
+	next = &copied
+	next.demand = now.demand
+	next.useRights(&now.Auth)
+	next.Auth.Demand = next.Auth.Demand || byFlag
+	return next, now.sum != c.sum, nil
+}
+
+// useRights takes the keys of auth that say who may do what.
+func (c *Config) useRights(from *Auth) {
+	a := &c.Auth
+	a.Demand, a.Anonymous, a.Public = from.Demand, from.Anonymous, from.Public
+	a.Admit, a.Groups, a.Grants = from.Admit, from.Groups, from.Grants
 }
 
 // decode reads the text of a file into c.

@@ -61,7 +61,8 @@ type Config struct {
 	TwoTier  bool
 
 	file     string   // empty: no file was read
-	sum      [32]byte // of the file
+	sum      [32]byte // of what was read, without the keys that Reload takes
+	demand   bool     // auth.demand as it was read: a flag may have set it since
 	warnings []string
 	lenient  bool // set by LoadForCheck
 	getenv   func(string) string
@@ -331,6 +332,7 @@ type OIDC struct {
 	Match    map[string]string `yaml:"match" private:"true" example:"{repository_owner_id: '9919', ref: 'refs/heads/*'}"`
 	Write    []string          `yaml:"write" example:"[Game]"`
 	Read     bool              `yaml:"read" default:"false" example:"true"`
+	Public   []string          `yaml:"public" example:"[engine]"`
 	Name     string            `yaml:"name" example:"ci/{repository}"`
 	Product  string            `yaml:"product" example:"Game"`
 	Branch   string            `yaml:"branch" example:"{ref}"`

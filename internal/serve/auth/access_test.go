@@ -59,7 +59,7 @@ func TestLoginLifeOfGroups(t *testing.T) {
 		{Identity{Name: "a@X", Method: MethodNegotiate, SIDs: []string{"S-1-5-32-1"}}, groupLife}, {Identity{Name: "alice", Method: MethodBasic}, madeLife},
 		{Identity{Name: "ci", Method: MethodToken}, madeLife}, {Identity{Name: "box", Method: MethodCertificate}, madeLife},
 	} {
-		rights := g.policy.Decide(&tt.id)
+		rights := g.policy().Decide(&tt.id)
 		if got := g.loginLife(&tt.id, &rights); got != tt.want {
 			t.Errorf("%+v: %v, want %v", tt.id, got, tt.want)
 		}

@@ -84,7 +84,12 @@ func (cfg *Config) policy() (*Policy, error) {
 	p := cfg.Policy
 	methods := cfg.Users != "" || cfg.Keytab != "" || len(cfg.Certificates) > 0 || cfg.SignIn != nil
 	p.Demand = p.Demand || p.Anonymous == nil && p.Public == nil && methods
-	return NewPolicy(p)
+	compiled, err := NewPolicy(p)
+	if err != nil {
+		return nil, err
+	}
+	compiled.config = cfg.Policy
+	return compiled, nil
 }
 
 // Anonymous returns the rights of clients without credentials, without opening

@@ -42,9 +42,9 @@ func (g *Gate) Credential(id *Identity) string {
 	case MethodBasic:
 		f.Password = g.users.fingerprint(id.Name)
 	case MethodNegotiate:
-		f.SIDs = g.policy.namedSIDs(id.SIDs)
+		f.SIDs = g.policy().namedSIDs(id.SIDs)
 	case MethodOIDC:
-		f.Issuer, f.Groups = g.login.Issuer(), g.policy.namedGroups(id.Groups)
+		f.Issuer, f.Groups = g.login.Issuer(), g.policy().namedGroups(id.Groups)
 	}
 	b, err := json.Marshal(f)
 	if err != nil {

@@ -60,7 +60,8 @@ func (g *Gate) Exchange(ctx context.Context, idToken string) (secret string, row
 		g.log.Error("cannot store a token", "error", err)
 		return deny(http.StatusServiceUnavailable, "tokens cannot be stored now", err)
 	}
-	g.log.Info("exchanged an id token", "who", row.Name, "token_id", row.ID, "products", grant.Write, "url", grant.Build.URL)
+	g.log.Info("exchanged an id token", "who", row.Name, "token_id", row.ID, "products", row.Products, "scopes", row.Scopes,
+		"url", grant.Build.URL)
 	return secret, row, nil
 }
 
@@ -69,6 +70,9 @@ func exchanged(grant *oidc.Grant, now time.Time) (secret string, row TokenRow, e
 	spec := TokenSpec{
 		Name: grant.Name, Scopes: []string{ScopeWrite}, Products: grant.Write, Lifetime: exchangedLife, CreatedBy: "oidc",
 		Uploads: Uploads{Product: grant.Product, Branch: grant.Branch, Class: grant.Class},
+	}
+	if len(grant.Public) > 0 {
+		spec.Scopes, spec.Products = []string{ScopeReadPublic}, grant.Public
 	}
 	if grant.Read {
 		spec.Scopes = append(spec.Scopes, ScopeRead)

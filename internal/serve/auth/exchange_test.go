@@ -58,7 +58,7 @@ func TestExchange(t *testing.T) {
 		}
 	}
 	c.add(time.Hour)
-	if _, _, challenge := g.Authenticate(get("Authorization", "Bearer "+secret), ""); challenge == nil && g.anonymous.All {
+	if _, _, challenge := g.Authenticate(get("Authorization", "Bearer "+secret), ""); challenge == nil && g.policy().anonymous.All {
 		if id, rights, _ := g.Authenticate(get("Authorization", "Bearer "+secret), ""); !id.Anonymous() || rights.Write {
 			t.Errorf("an hour later the token still gives %+v", rights)
 		}
@@ -74,6 +74,30 @@ func TestExchange(t *testing.T) {
 	down := newGate(t, Config{Now: c.now, OIDC: []oidc.Rule{oidcRule(issuer.URL)}, OIDCClient: func(string) *http.Client { return http.DefaultClient }}, store)
 	if _, _, challenge := down.Exchange(t.Context(), idToken); challenge == nil || challenge.Status != 503 {
 		t.Errorf("an issuer that is down: %+v, want 503", challenge)
+	}
+}
+
+// TestExchangePublic: the job of somebody outside gets a token for the public forms of the
+// products of its rule, and for nothing else.
+func TestExchangePublic(t *testing.T) {
+	t.Parallel()
+	c, issuer := newClock(), oidctest.New(t, "")
+	for _, tt := range []struct{ public, products []string }{{[]string{"Game", "Tool"}, []string{"Game", "Tool"}}, {[]string{AllProducts}, nil}} {
+		rule := oidcRule(issuer.URL)
+		rule.Write, rule.Class, rule.Public = nil, "", tt.public
+		g := newGate(t, Config{
+			Policy: PolicyConfig{Demand: true}, Now: c.now, OIDC: []oidc.Rule{rule},
+			OIDCClient: func(string) *http.Client { return http.DefaultClient },
+		}, newStore())
+		secret, row, challenge := g.Exchange(t.Context(), issuer.Sign(issuer.GitHub(audience, c.now(), nil)))
+		if challenge != nil || !slices.Equal(row.Scopes, []string{ScopeReadPublic}) || !slices.Equal(row.Products, tt.products) {
+			t.Fatalf("public %q: the token is %+v (%+v), want the scope %s", tt.public, row, challenge, ScopeReadPublic)
+		}
+		_, rights, challenge := g.Authenticate(get(), secret)
+		want := (&Grant{Public: tt.public}).rights()
+		if challenge != nil || !rights.equal(&want) {
+			t.Errorf("public %q: the rights are %+v (%+v), want %+v", tt.public, rights, challenge, want)
+		}
 	}
 }
 

@@ -10,8 +10,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/wire"
@@ -20,23 +22,22 @@ import (
 
 // Gate authorizes requests. It is safe for concurrent use.
 type Gate struct {
-	off       bool // see Everybody
-	cfg       Config
-	log       *slog.Logger
-	now       func() time.Time
-	policy    *Policy
-	tokens    *tokens
-	users     *passwords // nil: none
-	tickets   negotiator // nil: none
-	store     Store
-	jobs      *oidc.Verifier // of id tokens of CI jobs; nil: none are exchanged
-	login     *oidc.Login    // of browsers; nil: none
-	attempts  guesses        // to sign in at the OpenID provider, by address
-	codes     guesses        // of codes that people type
-	rules     certRules
-	anonymous Rights
-	offers    []string
-	ends      endpoints // the certificates that this server shows
+	off      bool // see Everybody
+	cfg      Config
+	log      *slog.Logger
+	now      func() time.Time
+	inForce  atomic.Pointer[Policy]
+	tokens   *tokens
+	users    *passwords // nil: none
+	tickets  negotiator // nil: none
+	store    Store
+	jobs     *oidc.Verifier // of id tokens of CI jobs; nil: none are exchanged
+	login    *oidc.Login    // of browsers; nil: none
+	attempts guesses        // to sign in at the OpenID provider, by address
+	codes    guesses        // of codes that people type
+	rules    certRules
+	offers   []string
+	ends     endpoints // the certificates that this server shows
 
 	stop   chan struct{}
 	done   sync.WaitGroup
@@ -62,11 +63,11 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 		cfg.Realm = "symdepot"
 	}
 	g := &Gate{cfg: cfg, log: log, now: cfg.Now, store: store, stop: make(chan struct{}), warned: map[string]time.Time{}}
-	var err error
-	if g.policy, err = cfg.policy(); err != nil {
+	policy, err := cfg.policy()
+	if err != nil {
 		return nil, err
 	}
-	g.anonymous = g.policy.Decide(&Identity{})
+	g.inForce.Store(policy)
 	if g.rules, err = newCertRules(cfg.Certificates); err != nil {
 		return nil, err
 	}
@@ -109,12 +110,32 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 	return g, nil
 }
 
+// policy returns the policy in force.
+func (g *Gate) policy() *Policy { return g.inForce.Load() }
+
+// UsePolicy puts a policy in force for all requests that come from now on, whatever their
+// credentials are, and reports whether it differs from the one before. may is given what
+// anonymous clients could do; after its error, or that of a policy that is not valid, the one
+// before stays.
+func (g *Gate) UsePolicy(c PolicyConfig, may func(anonymous Rights) error) (changed bool, err error) {
+	cfg := g.cfg
+	cfg.Policy = c
+	p, err := cfg.policy()
+	if err != nil {
+		return false, err
+	}
+	if err := may(p.anonymous); err != nil {
+		return false, err
+	}
+	return !reflect.DeepEqual(g.inForce.Swap(p).config, c), nil
+}
+
 // PolicyHash returns a hash of what decides about access by the configuration and its
 // files: the policy, the rules for certificates, and the file of users as it was last
 // read. Servers of one depot with different hashes give clients different rights.
 func (g *Gate) PolicyHash() string {
 	h := sha256.New()
-	rules := []any{g.cfg.Policy, g.cfg.Certificates, g.cfg.Realms, g.cfg.OIDC}
+	rules := []any{g.policy().config, g.cfg.Certificates, g.cfg.Realms, g.cfg.OIDC}
 	if in := g.cfg.SignIn; in != nil {
 		rules = append(rules, in.Issuer, in.ClientID, in.Name, in.Groups)
 	}
@@ -167,22 +188,24 @@ func (g *Gate) HTTP2() bool { return g.tickets == nil }
 // Open returns the rights of anonymous clients, and whether they may read
 // everything. If so, requests without credentials that only read need not be
 // passed to Authenticate.
-func (g *Gate) Open() (Rights, bool) { return g.anonymous, g.anonymous.All }
+func (g *Gate) Open() (Rights, bool) {
+	r := g.policy().anonymous
+	return r, r.All
+}
 
 // OpenTo reports whether Authenticate would let a request without a path token
 // read everything as an anonymous client. It only looks at the header, and
 // returns false where the connection may identify the client.
 func (g *Gate) OpenTo(r *http.Request) bool {
-	return g.off || g.anonymous.All && !g.cfg.PerConnection && (len(g.rules) == 0 || r.TLS == nil) && !carriesAny(r.Header)
+	return g.off || g.policy().anonymous.All && !g.cfg.PerConnection && (len(g.rules) == 0 || r.TLS == nil) && !carriesAny(r.Header)
 }
 
 type connKey struct{}
 
 // connState is the identity that a connection has proved.
 type connState struct {
-	mu     sync.Mutex
-	id     Identity
-	rights Rights
+	mu sync.Mutex
+	id Identity
 }
 
 // ConnContext is a function for http.Server.ConnContext.
@@ -199,7 +222,7 @@ func (g *Gate) ConnContext(ctx context.Context, _ net.Conn) context.Context {
 // response.
 func (g *Gate) Authenticate(r *http.Request, pathToken string) (Identity, Rights, *Challenge) {
 	if g.off {
-		return Identity{}, g.anonymous, nil
+		return Identity{}, g.policy().anonymous, nil
 	}
 	if pathToken != "" {
 		id, rights, err := g.byToken(r.Context(), pathToken, "path")
@@ -216,12 +239,12 @@ func (g *Gate) Authenticate(r *http.Request, pathToken string) (Identity, Rights
 	cs := g.connection(r)
 	if err != nil {
 		if cs != nil {
-			cs.set(Identity{}, Rights{})
+			cs.set(Identity{})
 		}
-		if g.anonymous.All && !errors.Is(err, errStore) {
+		if anonymous, open := g.Open(); open && !errors.Is(err, errStore) {
 			// The credentials may be outdated or meant for another server;
 			// reading needs none.
-			return Identity{Failure: err.Error()}, g.anonymous, nil
+			return Identity{Failure: err.Error()}, anonymous, nil
 		}
 		return Identity{Reply: id.Reply}, Rights{}, g.failed(err, &id, false)
 	}
@@ -229,35 +252,40 @@ func (g *Gate) Authenticate(r *http.Request, pathToken string) (Identity, Rights
 		return id, Rights{}, notAdmitted(&id)
 	}
 	if cs != nil && c.kind == kindNegotiate {
-		cs.set(id, rights)
+		cs.set(id)
 	}
 	return id, rights, nil
 }
 
 // byConnection authenticates a request without credentials by its connection.
 func (g *Gate) byConnection(r *http.Request) (Identity, Rights, *Challenge) {
+	anonymous, _ := g.Open()
 	if cs := g.connection(r); cs != nil {
-		if id, rights := cs.get(); !id.Anonymous() && g.now().Before(id.Until) {
+		if id := cs.get(); !id.Anonymous() && g.now().Before(id.Until) {
+			rights := g.policy().Decide(&id)
+			if !rights.Admitted {
+				return id, Rights{}, notAdmitted(&id)
+			}
 			return id, rights, nil
 		}
 	}
 	if len(g.rules) > 0 && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		id, err := g.rules.identify(r.TLS, g.now())
 		if err == nil {
-			rights := g.policy.Decide(&id)
+			rights := g.policy().Decide(&id)
 			if !rights.Admitted {
 				return id, Rights{}, notAdmitted(&id)
 			}
 			return id, rights, nil
 		}
-		if !g.anonymous.Admitted {
+		if !anonymous.Admitted {
 			return Identity{}, Rights{}, g.failed(err, nil, false)
 		}
 	}
-	if !g.anonymous.Admitted {
+	if !anonymous.Admitted {
 		return Identity{}, Rights{}, g.failed(errNothing, nil, false)
 	}
-	return Identity{}, g.anonymous, nil
+	return Identity{}, anonymous, nil
 }
 
 var (
@@ -279,7 +307,7 @@ func (g *Gate) verify(r *http.Request, c *credential) (Identity, Rights, error) 
 			return Identity{}, Rights{}, err
 		}
 		id := Identity{Name: c.user, Method: MethodBasic, Carrier: c.carrier}
-		return id, g.policy.Decide(&id), nil
+		return id, g.policy().Decide(&id), nil
 	case kindNegotiate:
 		if g.tickets == nil {
 			return Identity{}, Rights{}, errMethod
@@ -293,7 +321,7 @@ func (g *Gate) verify(r *http.Request, c *credential) (Identity, Rights, error) 
 			return Identity{Reply: reply}, Rights{}, err
 		}
 		id := Identity{Name: t.principal, Method: MethodNegotiate, Carrier: c.carrier, SIDs: t.sids, Until: t.until, Reply: reply}
-		return id, g.policy.Decide(&id), nil
+		return id, g.policy().Decide(&id), nil
 	}
 	if c.why == whyNTLM {
 		g.warn("ntlm", whyNTLM, "remote", r.RemoteAddr)
@@ -321,7 +349,7 @@ func (g *Gate) RightsOf(ctx context.Context, row *TokenRow) (Rights, error) {
 	from, err := rootOf(*row, func(id string) (TokenRow, error) { return g.store.TokenByID(ctx, id) })
 	if err == nil {
 		id := identityOf(row, "")
-		rights, err := g.tokens.limit(g.policy.Decide(&id), &from)
+		rights, err := g.tokens.limit(g.policy().Decide(&id), &from)
 		if err == nil {
 			return rights, nil
 		}
@@ -398,17 +426,17 @@ func (g *Gate) connection(r *http.Request) *connState {
 	return cs
 }
 
-func (cs *connState) get() (Identity, Rights) {
+func (cs *connState) get() Identity {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	return cs.id, cs.rights
+	return cs.id
 }
 
-func (cs *connState) set(id Identity, rights Rights) {
+func (cs *connState) set(id Identity) {
 	id.Reply = ""
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	cs.id, cs.rights = id, rights
+	cs.id = id
 }
 
 // warn logs a warning, but each kind at most every ten seconds, so that failing
@@ -476,5 +504,5 @@ func (g *Gate) judge(ctx context.Context, name string, facts *signInFacts) (Iden
 	default:
 		return Identity{}, Rights{}, errLoginGone
 	}
-	return id, g.policy.Decide(&id), nil
+	return id, g.policy().Decide(&id), nil
 }

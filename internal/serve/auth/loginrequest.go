@@ -166,7 +166,7 @@ func (g *Gate) loginLife(id *Identity, rights *Rights) time.Duration {
 		return madeLife
 	}
 	alone := Identity{Name: id.Name, Method: id.Method}
-	if r := g.policy.Decide(&alone); r.equal(rights) && g.policy.admits(&alone) {
+	if r := g.policy().Decide(&alone); r.equal(rights) && g.policy().admits(&alone) {
 		return madeLife
 	}
 	return groupLife

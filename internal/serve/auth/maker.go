@@ -43,9 +43,9 @@ func (g *Gate) MakeFor(id *Identity, rights *Rights, spec TokenSpec, now time.Ti
 	if err != nil || id.Method != MethodNegotiate && id.Method != MethodOIDC {
 		return secret, row, err
 	}
-	named := g.policy.Decide(&Identity{Name: id.Name, Method: id.Method})
-	given := g.policy.Decide(&Identity{Method: MethodToken, Scopes: row.Scopes, Products: row.Products})
-	if kept := given.both(&named); given.equal(&kept) && g.policy.admits(&Identity{Name: id.Name, Method: id.Method}) {
+	named := g.policy().Decide(&Identity{Name: id.Name, Method: id.Method})
+	given := g.policy().Decide(&Identity{Method: MethodToken, Scopes: row.Scopes, Products: row.Products})
+	if kept := given.both(&named); given.equal(&kept) && g.policy().admits(&Identity{Name: id.Name, Method: id.Method}) {
 		return secret, row, nil
 	}
 	switch {
@@ -55,7 +55,7 @@ func (g *Gate) MakeFor(id *Identity, rights *Rights, spec TokenSpec, now time.Ti
 		return "", TokenRow{}, &NotAllowedError{fmt.Sprintf("your rights come from a group, "+
 			"which the server cannot ask about later: the token may be valid for %d days at most", int(groupLife/(24*time.Hour)))}
 	}
-	row.Facts, err = encodeFacts(tokenFacts{SIDs: g.policy.namedSIDs(id.SIDs), Groups: g.policy.namedGroups(id.Groups)})
+	row.Facts, err = encodeFacts(tokenFacts{SIDs: g.policy().namedSIDs(id.SIDs), Groups: g.policy().namedGroups(id.Groups)})
 	return secret, row, err
 }
 
@@ -78,7 +78,9 @@ func (cfg *Config) Lessened(rows []TokenRow, now time.Time) (list []LessToken, e
 	if err != nil {
 		return nil, err
 	}
-	m := &makers{policy: policy, tickets: cfg.Keytab != "", certs: len(cfg.Certificates) > 0, signIn: cfg.SignIn != nil}
+	m := &makers{
+		policy: func() *Policy { return policy }, tickets: cfg.Keytab != "", certs: len(cfg.Certificates) > 0, signIn: cfg.SignIn != nil,
+	}
 	if cfg.Users != "" {
 		b, err := readSmall(cfg.Users)
 		if err != nil {

@@ -26,7 +26,7 @@ func TestRightsOfMakers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &makers{policy: policy, user: func(name string) bool { return name == "alice" || name == "carl" }, tickets: true, signIn: true}
+	m := &makers{policy: func() *Policy { return policy }, user: func(name string) bool { return name == "alice" || name == "carl" }, tickets: true, signIn: true}
 	for _, tt := range []struct {
 		createdBy string
 		facts     tokenFacts
@@ -167,7 +167,7 @@ func TestMakeForGroups(t *testing.T) {
 		{"by group, shorter", Identity{Name: "x@CORP", Method: MethodNegotiate, SIDs: []string{"S-1"}}, TokenSpec{Name: "n", Scopes: []string{ScopeWrite}, Products: []string{"b"}, Lifetime: time.Hour}, time.Hour, `{"sids":["S-1"]}`},
 		{"by group, longer", Identity{Name: "x@CORP", Method: MethodNegotiate, SIDs: []string{"S-1"}}, TokenSpec{Name: "n", Scopes: []string{ScopeWrite}, Products: []string{"b"}, Lifetime: groupLife + 1}, 0, ""},
 	} {
-		rights := g.policy.Decide(&tt.id)
+		rights := g.policy().Decide(&tt.id)
 		_, row, err := g.MakeFor(&tt.id, &rights, tt.spec, c.now())
 		if tt.life == 0 {
 			if _, ok := errors.AsType[*NotAllowedError](err); !ok || !strings.Contains(err.Error(), "90 days") {

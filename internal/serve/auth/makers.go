@@ -7,7 +7,7 @@ import (
 
 // makers tells what those who make tokens may do now.
 type makers struct {
-	policy  *Policy
+	policy  func() *Policy         // in force
 	user    func(name string) bool // it is in the file of users; nil: there is none
 	tickets bool                   // Kerberos tickets are accepted
 	certs   bool                   // client certificates are
@@ -30,8 +30,9 @@ func (m *makers) rights(createdBy string, f *tokenFacts) (Rights, error) {
 	case MethodOIDC:
 		known = m.signIn
 	}
-	r := m.policy.Decide(&id)
-	if !known || !m.policy.admits(&id) {
+	policy := m.policy()
+	r := policy.Decide(&id)
+	if !known || !policy.admits(&id) {
 		return Rights{}, errMaker
 	}
 	return r, nil

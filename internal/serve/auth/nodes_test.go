@@ -26,7 +26,7 @@ func TestSharedRevocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	generation, known := uint64(1), true
-	toks := newTokens(store, policy, c.now, func() (uint64, bool) { return generation, known })
+	toks := newTokens(store, func() *Policy { return policy }, c.now, func() (uint64, bool) { return generation, known })
 	revoke := func(at time.Time) {
 		store.mu.Lock()
 		defer store.mu.Unlock()

@@ -8,10 +8,11 @@ import (
 // Everybody returns a gate that knows no credentials: everybody reads everything, and
 // nobody may do more. It needs no Close.
 func Everybody() *Gate {
-	return &Gate{
-		off: true, anonymous: Rights{Admitted: true, All: true}, log: slog.New(slog.DiscardHandler), now: time.Now,
-		store: noStore{}, warned: map[string]time.Time{},
+	g := &Gate{
+		off: true, log: slog.New(slog.DiscardHandler), now: time.Now, store: noStore{}, warned: map[string]time.Time{},
 	}
+	g.inForce.Store(&Policy{anonymous: Rights{Admitted: true, All: true}})
+	return g
 }
 
 // Off reports whether the gate knows no credentials; see Everybody.

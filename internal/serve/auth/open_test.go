@@ -12,24 +12,25 @@ import (
 // TestOpenTo: only requests without any credentials need no Authenticate, and
 // only where every client may read everything.
 func TestOpenTo(t *testing.T) {
-	all, some := Rights{All: true, Admitted: true}, Rights{Admitted: true, Products: []string{"ours"}}
+	all, some := &Policy{anonymous: Rights{All: true, Admitted: true}}, &Policy{anonymous: Rights{Admitted: true, Products: []string{"ours"}}}
 	for _, tt := range []struct {
 		name   string
+		policy *Policy
 		gate   *Gate
 		header string
 		tls    bool
 		want   bool
 	}{
-		{"open", &Gate{anonymous: all}, "", false, true},
-		{"open, over TLS", &Gate{anonymous: all}, "", true, true},
-		{"open to some products", &Gate{anonymous: some}, "", false, false},
-		{"closed", &Gate{}, "", false, false},
-		{"credentials", &Gate{anonymous: all}, "Authorization", false, false},
-		{"a token", &Gate{anonymous: all}, wire.Token, false, false},
-		{"a token of another header", &Gate{anonymous: all}, headerAuthToken, false, false},
-		{"an authenticated connection", &Gate{anonymous: all, cfg: Config{PerConnection: true}}, "", false, false},
-		{"client certificates over TLS", &Gate{anonymous: all, rules: make(certRules, 1)}, "", true, false},
-		{"client certificates without TLS", &Gate{anonymous: all, rules: make(certRules, 1)}, "", false, true},
+		{"open", all, &Gate{}, "", false, true},
+		{"open, over TLS", all, &Gate{}, "", true, true},
+		{"open to some products", some, &Gate{}, "", false, false},
+		{"closed", &Policy{}, &Gate{}, "", false, false},
+		{"credentials", all, &Gate{}, "Authorization", false, false},
+		{"a token", all, &Gate{}, wire.Token, false, false},
+		{"a token of another header", all, &Gate{}, headerAuthToken, false, false},
+		{"an authenticated connection", all, &Gate{cfg: Config{PerConnection: true}}, "", false, false},
+		{"client certificates over TLS", all, &Gate{rules: make(certRules, 1)}, "", true, false},
+		{"client certificates without TLS", all, &Gate{rules: make(certRules, 1)}, "", false, true},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		if tt.header != "" {
@@ -38,6 +39,7 @@ func TestOpenTo(t *testing.T) {
 		if tt.tls {
 			r.TLS = new(tls.ConnectionState)
 		}
+		tt.gate.inForce.Store(tt.policy)
 		if got := tt.gate.OpenTo(r); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}

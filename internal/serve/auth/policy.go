@@ -124,6 +124,7 @@ type Policy struct {
 	openTo    []pattern // admitted without a grant
 	grants    []grant
 	readsAll  bool // the admitted read everything
+	config    PolicyConfig
 }
 
 type grant struct {

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -171,5 +172,64 @@ func TestPublicPolicy(t *testing.T) {
 	}
 	if _, err := NewPolicy(PolicyConfig{Demand: true, Public: []string{"A"}}); err == nil {
 		t.Error("demand and public were accepted together")
+	}
+}
+
+// TestUsePolicy: another policy decides about each request that comes after it, whatever its
+// credentials are: also about tokens that are remembered, and about those that people have made.
+func TestUsePolicy(t *testing.T) {
+	t.Parallel()
+	store, c := newStore(), newClock()
+	g := newGate(t, Config{Policy: PolicyConfig{Demand: true}, Now: c.now}, store)
+	secret, row, err := MakeToken(TokenSpec{Name: "x", Scopes: []string{ScopeReadPublic}, Products: []string{"A"}}, c.now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.PutToken(t.Context(), row); err != nil {
+		t.Fatal(err)
+	}
+	var offered []Rights
+	may := func(r Rights) error { offered = append(offered, r); return nil }
+	use := func(c PolicyConfig, want bool) {
+		t.Helper()
+		if changed, err := g.UsePolicy(c, may); err != nil || changed != want {
+			t.Fatalf("policy %+v: changed %v, %v; want %v", c, changed, err, want)
+		}
+	}
+	rights := func(secret string) (Rights, *Challenge) {
+		_, r, challenge := g.Authenticate(get(), secret)
+		return r, challenge
+	}
+	combinations(2, func(list [][3]int) {
+		for _, levels := range list {
+			open := grantOf(levels)
+			if _, err := g.UsePolicy(PolicyConfig{Anonymous: append([]string{}, open.Read...), Public: open.Public}, may); err != nil {
+				t.Fatal(err)
+			}
+			r, challenge := rights("")
+			if challenge != nil {
+				t.Fatalf("anonymous: %+v", challenge)
+			}
+			checkLevels(t, fmt.Sprint("anonymous ", levels), &r, [][3]int{levels})
+			if offered[len(offered)-1].All != r.All {
+				t.Fatalf("anonymous %v: may was asked about %+v, the rights are %+v", levels, offered[len(offered)-1], r)
+			}
+			r, _ = rights(secret)
+			checkLevels(t, fmt.Sprint("token with anonymous ", levels), &r, [][3]int{levels, {publicForms}})
+		}
+	})
+	use(PolicyConfig{Demand: true}, true)
+	use(PolicyConfig{Demand: true}, false)
+	if _, challenge := rights(""); challenge == nil || challenge.Status != 401 {
+		t.Errorf("anonymous after demand: %+v, want 401", challenge)
+	}
+	if _, err := g.UsePolicy(PolicyConfig{Demand: true, Public: []string{"A"}}, may); err == nil {
+		t.Error("a policy that is not valid was taken")
+	}
+	if _, err := g.UsePolicy(PolicyConfig{}, func(Rights) error { return errNothing }); !errors.Is(err, errNothing) {
+		t.Errorf("a policy that may not be used: %v, want the error", err)
+	}
+	if _, challenge := rights(""); challenge == nil {
+		t.Error("a refused policy is in force")
 	}
 }

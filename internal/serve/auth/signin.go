@@ -150,7 +150,7 @@ func (g *Gate) signIn(r *http.Request, c *credential) (SignIn, *Challenge) {
 			return SignIn{}, g.failed(errPassword, nil, false) // removed meanwhile
 		}
 	case MethodNegotiate:
-		facts.SIDs = g.policy.namedSIDs(id.SIDs)
+		facts.SIDs = g.policy().namedSIDs(id.SIDs)
 	}
 	return g.beginSignIn(r, &id, &rights, facts)
 }

@@ -68,9 +68,9 @@ func (g *Gate) FinishOIDC(r *http.Request, kept string) (in SignIn, next string,
 		return in, "", g.oidcFailed(err)
 	}
 	id := Identity{Name: person.Name, Method: MethodOIDC, Groups: person.Groups}
-	rights := g.policy.Decide(&id)
+	rights := g.policy().Decide(&id)
 	facts := signInFacts{Method: MethodOIDC, Issuer: g.login.Issuer()}
-	facts.Groups = g.policy.namedGroups(person.Groups)
+	facts.Groups = g.policy().namedGroups(person.Groups)
 	in, c = g.beginSignIn(r, &id, &rights, facts)
 	return in, f.Next, c
 }

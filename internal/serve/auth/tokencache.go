@@ -33,7 +33,7 @@ const (
 // tokens looks tokens up in a store and caches them for seconds.
 type tokens struct {
 	store  Store
-	policy *Policy
+	policy func() *Policy // in force
 	now    func() time.Time
 	// generation changes whenever a token is revoked; nil: that is not reported.
 	// ok is false while it is not known.
@@ -58,13 +58,14 @@ type tokenEntry struct {
 	known  bool      // it is known
 	row    TokenRow
 	upload Uploads
-	rights Rights // without regard to the maker
+	policy *Policy
+	rights Rights // by the policy, without regard to the maker
 	root   root
 	job    string          // of an exchanged token
 	login  credentialFacts // of an access token
 }
 
-func newTokens(s Store, p *Policy, now func() time.Time, generation func() (uint64, bool)) *tokens {
+func newTokens(s Store, p func() *Policy, now func() time.Time, generation func() (uint64, bool)) *tokens {
 	return &tokens{
 		store: s, policy: p, now: now, generation: generation,
 		known: map[[32]byte]*tokenEntry{}, unknown: map[[32]byte]time.Time{}, touched: map[string]time.Time{},
@@ -160,6 +161,9 @@ func (t *tokens) entry(ctx context.Context, hash [32]byte) (*tokenEntry, error) 
 
 // usable reports whether an entry may answer without a query.
 func (t *tokens) usable(e *tokenEntry, now time.Time) bool {
+	if e.policy != t.policy() {
+		return false
+	}
 	if t.generation == nil {
 		return fresh(e.asked, now, tokenFresh)
 	}
@@ -183,6 +187,7 @@ func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 	if t.generation != nil {
 		state, known = t.generation() // before the row is read
 	}
+	policy := t.policy()
 	row, err := t.store.TokenByHash(ctx, hash)
 	var from root
 	var facts tokenFacts
@@ -221,7 +226,7 @@ func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 	}
 	id := identityOf(&row, "")
 	e := &tokenEntry{
-		asked: asked, state: state, known: known, row: row, upload: upload, rights: t.policy.Decide(&id), root: from,
+		asked: asked, state: state, known: known, row: row, upload: upload, policy: policy, rights: policy.Decide(&id), root: from,
 		job: facts.job(row.Products), login: login,
 	}
 	t.known[hash] = e

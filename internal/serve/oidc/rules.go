@@ -24,11 +24,15 @@ type Rule struct {
 	// Match has a pattern for each claim by name, all of which must match. In a
 	// pattern * matches any text without a slash.
 	Match map[string]string
-	// Write are the products that the job may add files to; "*" is all.
+	// Write are the products that the job may add files to; "*" is all. A rule has either
+	// these or Public.
 	Write []string
 	// Read: the job may read these products, too. A push then need not send what the
 	// server has.
 	Read bool
+	// Public are the products whose public forms the job may read; "*" is all. Such a job adds
+	// no files.
+	Public []string
 	// Name is that of the principal; {CLAIM} stands for the value of a claim. Empty:
 	// oidc:github:OWNER/REPOSITORY@REF, oidc:gitlab:GROUP/PROJECT@REF or
 	// oidc:SUBJECT.
@@ -54,8 +58,13 @@ func (r *Rule) Check() error {
 	switch {
 	case r.Audience == "":
 		return errors.New("audience: the audience of the tokens is expected, such as the URL of this server")
-	case len(r.Write) == 0:
-		return errors.New("write: the products are expected that the jobs may add files to")
+	case len(r.Write) == 0 && len(r.Public) == 0:
+		return errors.New("write: the products are expected that the jobs may add files to, or, in public, those whose public forms " +
+			"they may read")
+	case len(r.Public) > 0 && (len(r.Write) > 0 || r.Read):
+		return errors.New("public: a rule has either public or write and read; make two rules with different audiences")
+	case len(r.Public) > 0 && r.Product+r.Branch+r.Class != "":
+		return errors.New("public: jobs of this rule add no files; remove product, branch and class")
 	case len(r.Match) > maxMatch:
 		return fmt.Errorf("match: %d claims; the limit is %d", len(r.Match), maxMatch)
 	}
@@ -107,9 +116,12 @@ func (r *Rule) matches(c Claims) bool {
 // Grant is what a job may do.
 type Grant struct {
 	// Name is that of the principal.
-	Name  string
-	Write []string // products; "*" is all
-	Read  bool     // it may read them, too
+	Name string
+	// Write are products; "*" is all. Read: it may read them, too.
+	Write []string
+	Read  bool
+	// Public are the products whose public forms it may read, if it may do nothing else.
+	Public []string
 	// Product, Branch and Class are as in the Rule, without placeholders.
 	Product, Branch, Class string
 	Build                  Build
@@ -147,7 +159,7 @@ var placeholder = regexp.MustCompile(`\{[A-Za-z0-9_./:-]{1,64}\}`)
 
 func (r *Rule) grant(c Claims) (Grant, error) {
 	b := buildOf(c)
-	g := Grant{Write: r.Write, Read: r.Read, Build: b.Build}
+	g := Grant{Write: r.Write, Read: r.Read, Public: r.Public, Build: b.Build}
 	for _, f := range []struct {
 		to   *string
 		what string

@@ -24,6 +24,7 @@ import (
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/publicform"
 	"github.com/symdepot/symdepot/internal/serve/auth"
@@ -203,8 +204,8 @@ func (w *outsideWorld) checkPath(t *testing.T, url, what, path string, f *outsid
 	got := sendTo(t, "GET", url+path)
 	switch {
 	case level == none || level == publicForms && !f.hasForm:
-		if got.status != 404 || got.header.Get("ETag") != "" {
-			t.Errorf("%s: status %d, ETag %q; want 404", what, got.status, got.header.Get("ETag"))
+		if h := got.header; got.status != 404 || h.Get("ETag") != "" || h.Get("Cache-Control") != "no-cache" {
+			t.Errorf("%s: status %d, header %v; want 404 that nobody keeps", what, got.status, h)
 		}
 		if again := sendTo(t, "HEAD", url+path); again.status != 404 {
 			t.Errorf("%s: HEAD has status %d, want 404", what, again.status)
@@ -225,9 +226,8 @@ func (w *outsideWorld) checkPath(t *testing.T, url, what, path string, f *outsid
 	if ships := f.obj.Kind == symfile.PE && !bytes.Contains(whole, []byte("/4\x00")); (got.body == string(whole)) && !ships {
 		t.Errorf("%s: the public form is the file itself", what)
 	}
-	if h := got.header; !strings.HasPrefix(h.Get("Cache-Control"), "private, max-age=") || strings.Contains(h.Get("Cache-Control"), "immutable") ||
-		strings.Contains(fmt.Sprint(h), "secret") {
-		t.Errorf("%s: header %v; want a short private one, without the path of the file", what, h)
+	if h := got.header; h.Get("Cache-Control") != "private, no-cache" || strings.Contains(fmt.Sprint(h), "secret") {
+		t.Errorf("%s: header %v; want that clients ask again, without the path of the file", what, h)
 	}
 }
 
@@ -428,14 +428,34 @@ func TestAudiencePage(t *testing.T) {
 	f := w.files["pdb/hello-x64.pdb"]
 	form := sendTo(t, "GET", url+f.path(t, layout.SymStore)+"?audience=public")
 	page := sendTo(t, "GET", url+"/-/file/"+sha256Hex(f.body), browser)
-	for _, want := range []string{"?audience=public", ">public</th>", "without types (", "line numbers ("} {
+	for _, want := range []string{"?audience=public", ">public</th>", ": without types (", "line numbers ("} {
 		if form.status != 200 || page.status != 200 || !strings.Contains(page.body, want) {
 			t.Errorf("the page lacks %q: status %d\n%s", want, page.status, page.body)
 		}
 	}
+	var file display.Entry
+	got := sendTo(t, "GET", url+"/-/api/v1/files/"+sha256Hex(f.body))
+	if err := json.Unmarshal([]byte(got.body), &file); err != nil {
+		t.Fatalf("the file in JSON: status %d, %v", got.status, err)
+	}
+	i := slices.IndexFunc(file.Forms, func(f display.EntryForm) bool { return f.Name == "public" })
+	if i < 0 || file.Forms[i].SHA256 != sha256Hex([]byte(form.body)) {
+		t.Fatalf("the forms are %+v, want the public one among them", file.Forms)
+	}
+	report, err := public.Write(io.Discard, bytes.NewReader(f.body), int64(len(f.body)), public.Options{})
+	if err != nil || len(report.Removed) == 0 {
+		t.Fatalf("the report is %+v, %v", report, err)
+	}
+	var want []display.Removed
+	for _, x := range report.Removed {
+		want = append(want, display.Removed{Kind: string(x.Kind), Count: x.Count, Bytes: x.Bytes})
+	}
+	if !slices.Equal(file.Forms[i].Removed, want) {
+		t.Errorf("JSON says that %+v was taken away, want %+v", file.Forms[i].Removed, want)
+	}
 	exe := w.files["pdb/hello-x64.exe"]
 	sendTo(t, "GET", url+exe.path(t, layout.SymStore)+"?audience=public")
-	if page := sendTo(t, "GET", url+"/-/file/"+sha256Hex(exe.body), browser); !strings.Contains(page.body, "hello-x64.exe as it is") {
+	if page := sendTo(t, "GET", url+"/-/file/"+sha256Hex(exe.body), browser); !strings.Contains(page.body, ": the file as it is") {
 		t.Errorf("the page does not say that the program is its own public form:\n%s", page.body)
 	}
 }

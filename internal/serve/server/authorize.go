@@ -23,9 +23,9 @@ type access struct {
 	origins []string // whose scripts may read answers
 }
 
-// isRestricted reports whether some content needs authorization.
-func isRestricted(g *auth.Gate) bool {
-	_, open := g.Open()
+// restricted reports whether some content needs authorization, by the rights in force.
+func (s *service) restricted() bool {
+	_, open := s.cfg.Gate.Open()
 	return !open
 }
 
@@ -54,7 +54,7 @@ func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Chal
 	// Where anonymous callers may read some products, 401 for the rest would ask each of
 	// them to sign in at every file that is missing, system libraries first. So they get
 	// 404 there, and are asked only below web.AskingPrefix.
-	if challenge == nil && p.asks && s.restricted && id.Anonymous() {
+	if challenge == nil && p.asks && s.restricted() && id.Anonymous() {
 		challenge = s.cfg.Gate.NewChallenge()
 	}
 	if challenge != nil {
@@ -134,7 +134,7 @@ func (s *access) seesAll(x *exchange) bool {
 // cacheControl returns the Cache-Control of a file: on a restricted server only
 // the client itself may cache it.
 func (s *access) cacheControl(public []string) []string {
-	if !s.restricted {
+	if !s.restricted() {
 		return public
 	}
 	return []string{strings.Replace(public[0], "public", "private", 1)}
@@ -150,7 +150,7 @@ const auditTimeout = 2 * time.Second
 // audits reports whether the caller's downloads are recorded. Downloads of
 // anonymous callers are not private.
 func (s *access) audits(x *exchange) bool {
-	return !s.cfg.Audit.Off() && s.restricted && !x.caller.id.Anonymous()
+	return !s.cfg.Audit.Off() && s.restricted() && !x.caller.id.Anonymous()
 }
 
 // audit records a download that needed credentials: of a whole file, or of its public form.

@@ -184,6 +184,8 @@ type memory struct {
 type hotKey struct {
 	path   string // escaped, without token and query
 	coding string // Accept-Encoding
+	// restricted is whether some content needed authorization: Cache-Control depends on it.
+	restricted bool
 }
 
 // preflightMethods returns the methods that OPTIONS reports, and those that scripts

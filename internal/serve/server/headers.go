@@ -30,6 +30,7 @@ var (
 	noCache    = []string{"no-cache"}
 	immutable  = []string{"public, max-age=31536000, immutable"}
 	shortLived = []string{"public, max-age=300"}
+	askAgain   = []string{"public, no-cache"}
 	plainText  = []string{"text/plain; charset=utf-8"}
 	// barePlainText is for file.ptr: clients compare the whole field.
 	barePlainText = []string{"text/plain"}

@@ -159,7 +159,7 @@ func (s *service) fromMemory(x *exchange, r *http.Request, path string) bool {
 			return false
 		}
 	}
-	k := hotKey{path: path}
+	k := hotKey{path: path, restricted: s.restricted()}
 	switch codings := r.Header["Accept-Encoding"]; {
 	case len(codings) == 1:
 		k.coding = codings[0]
@@ -205,10 +205,12 @@ func (s *service) keep(x *exchange, f *answer.File, size int64) error {
 	for name, values := range x.Header() {
 		fields = append(fields, field{name, values})
 	}
-	s.hot.put(x.memory.key, &hotAnswer{
-		generation: x.memory.generation, until: x.memory.until, header: fields, body: body, kind: k,
-		counters: s.metrics.Counters(k), reading: s.reads.Of(f),
-	})
+	if x.memory.key.restricted == s.restricted() { // else the rights have changed since
+		s.hot.put(x.memory.key, &hotAnswer{
+			generation: x.memory.generation, until: x.memory.until, header: fields, body: body, kind: k,
+			counters: s.metrics.Counters(k), reading: s.reads.Of(f),
+		})
+	}
 	x.WriteHeader(http.StatusOK)
 	_, err := x.Write(body)
 	return err

@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -325,4 +327,47 @@ func BenchmarkMiss(b *testing.B) {
 	path := func(*world) string { return gonePath }
 	b.Run("memory", func(b *testing.B) { benchmark(b, Config{}, path) })
 	b.Run("disk", func(b *testing.B) { benchmark(b, Config{HotBytes: -1}, path) })
+}
+
+// TestHotRights: an answer that was kept while everybody could read everything is not sent with
+// its Cache-Control once some content needs credentials. Rights that open a server that other
+// machines reach are refused.
+func TestHotRights(t *testing.T) {
+	d := openDepot(t, depot.Options{})
+	f := addAs(t, d, "engine", "small.sym", []byte("MODULE windows x86_64 "+smallID+" small.pdb\nPUBLIC 2000 0 exported_symbol\n"))
+	store := &tokenStore{rows: map[[32]byte]auth.TokenRow{}}
+	gate, err := auth.New(auth.Config{}, store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = gate.Close() })
+	s := newServer(t, Config{Depot: d, Gate: gate})
+	token := store.add(t, "all", nil, auth.ScopeRead)
+	path := "/" + layout.Path(f.obj)
+	get := func(want string) {
+		t.Helper()
+		for range 3 {
+			r := ask(s, "GET", path, wire.Token+": "+token)
+			if got := r.header.Get("Cache-Control"); r.status != 200 || !strings.HasPrefix(got, want+",") {
+				t.Errorf("status %d, Cache-Control %q; want 200 and %s", r.status, got, want)
+			}
+		}
+	}
+	get("public")
+	if len(s.hot.table) == 0 {
+		t.Fatal("no answer is kept")
+	}
+	if changed, err := s.UsePolicy(auth.PolicyConfig{Public: []string{"engine"}}); err != nil || !changed {
+		t.Fatalf("rights for some: changed %v, %v", changed, err)
+	}
+	get("private")
+	if _, err := s.UsePolicy(auth.PolicyConfig{}); !errors.Is(err, errNotPublic) {
+		t.Errorf("rights for all of a server that other machines reach: %v, want an error", err)
+	}
+	get("private")
+	s.local.Store(true)
+	if changed, err := s.UsePolicy(auth.PolicyConfig{}); err != nil || !changed {
+		t.Errorf("rights for all of a local server: changed %v, %v", changed, err)
+	}
+	get("public")
 }

@@ -138,7 +138,7 @@ func (s *ownPaths) root(x *exchange, r *http.Request, p *place) {
 	case accepts(r, "application/json") && r.URL.Query().Get("q") != "":
 		s.search(x, r)
 	default:
-		text := web.StartText(url, s.restricted && x.caller.token == "")
+		text := web.StartText(url, s.restricted() && x.caller.token == "")
 		if note := s.note(x, web.AccessText(baseURL(r))); note != "" {
 			text += "\n" + note + "\n"
 		}
@@ -149,7 +149,7 @@ func (s *ownPaths) root(x *exchange, r *http.Request, p *place) {
 // note returns a text about credentials, or nothing if the server needs none.
 func (s *ownPaths) note(x *exchange, text string) string {
 	switch {
-	case !s.restricted:
+	case !s.restricted():
 		return ""
 	case x.caller.token != "":
 		return "Replace TOKEN by your token."

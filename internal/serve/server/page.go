@@ -29,7 +29,7 @@ func (s *ownPaths) page(x *exchange, r *http.Request, p *place, url, below strin
 	q := (&webAPI{access: s.access}).request(x, r, p)
 	q.Base = s.pageBase(p)
 	x.err = s.cfg.Pages.Home(x, q, pages.Home{
-		URL: url, Note: s.note(x, web.ConnectNote(baseURL(r))), Restricted: s.restricted && x.caller.token == "", Below: below,
+		URL: url, Note: s.note(x, web.ConnectNote(baseURL(r))), Restricted: s.restricted() && x.caller.token == "", Below: below,
 	})
 }
 

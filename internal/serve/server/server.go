@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/limit"
+	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/server/metrics"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
@@ -59,7 +60,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	a := &access{origins: origins, service: &service{
 		cfg: cfg, depot: cfg.Depot, files: cfg.Depot, reads: cfg.Depot.Reads(), ownHop: []string{cfg.ID},
-		restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
+		metrics: m, hot: newHot(cfg.HotBytes),
 		lookups: limit.NewSemaphore(cfg.MaxInFlight), searches: limit.NewSemaphore(maxSearches),
 	}}
 	a.bodies = a.newBodies()
@@ -86,7 +87,7 @@ func (s *Server) CheckListen(addr string) error {
 	if err != nil {
 		return fmt.Errorf("listen on %q: want ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:0", addr)
 	}
-	if s.cfg.Public || s.restricted || strings.EqualFold(host, "localhost") {
+	if s.cfg.Public || s.restricted() || strings.EqualFold(host, "localhost") {
 		return nil
 	}
 	if a, err := netip.ParseAddr(host); err == nil && a.Unmap().IsLoopback() {
@@ -94,6 +95,22 @@ func (s *Server) CheckListen(addr string) error {
 	}
 	return notPublic(addr)
 }
+
+// UsePolicy puts a policy of rights in force for all requests that come from now on, and reports
+// whether it differs from the one before. One that Serve would refuse is an error, and the one
+// before stays.
+func (s *Server) UsePolicy(p auth.PolicyConfig) (changed bool, err error) {
+	return s.cfg.Gate.UsePolicy(p, func(anonymous auth.Rights) error {
+		if anonymous.All && !s.cfg.Public && !s.local.Load() {
+			return errNotPublic
+		}
+		return nil
+	})
+}
+
+// errNotPublic is the error for rights that open a server that other machines reach.
+var errNotPublic = errors.New("the rights of the configuration would let every machine that reaches the server read all symbols; " +
+	"set public: true and restart the server to allow that, or auth.demand to require credentials")
 
 func notPublic(addr string) error {
 	return fmt.Errorf("listening on %s would let every machine that reaches it read all symbols; "+
@@ -145,7 +162,7 @@ const tellWait = time.Second
 // A listener that other machines reach is refused without Config.Public.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	local := isLoopback(ln.Addr())
-	if !local && !s.cfg.Public && !s.restricted {
+	if !local && !s.cfg.Public && !s.restricted() {
 		return errors.Join(notPublic(ln.Addr().String()), ln.Close())
 	}
 	s.local.Store(local)

@@ -21,14 +21,13 @@ import (
 // service is what the handlers of all protocols share: the configuration, the
 // depot, the limits, and the methods that write answers.
 type service struct {
-	cfg        Config
-	depot      *depot.Depot
-	files      finder
-	reads      *depot.Reads // which content was read on which day
-	ownHop     []string     // the hops of a request that has passed no other server
-	restricted bool         // some content needs authorization
-	metrics    *metrics.Metrics
-	hot        *hot
+	cfg     Config
+	depot   *depot.Depot
+	files   finder
+	reads   *depot.Reads // which content was read on which day
+	ownHop  []string     // the hops of a request that has passed no other server
+	metrics *metrics.Metrics
+	hot     *hot
 
 	lookups  limit.Semaphore // lookups in the depot
 	searches limit.Semaphore // searches by pattern

@@ -59,8 +59,13 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 	}
 	s.deliver(x, r, &delivery{
 		file: f, encode: req.Form != layout.FormCabinet, modified: true, refusal: noCache, keep: !f.Substitute && !f.Made && !f.InPlace,
-		header: func(h http.Header, body *answer.File) { s.fileHeaders(h, req, body) },
-		sent:   func() { s.audit(x, r, req, f, public) },
+		header: func(h http.Header, body *answer.File) {
+			s.fileHeaders(h, req, body)
+			if public { // the caller may get the whole file at any time, or nothing
+				h["Cache-Control"] = s.cacheControl(askAgain)
+			}
+		},
+		sent: func() { s.audit(x, r, req, f, public) },
 	})
 }
 

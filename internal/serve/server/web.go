@@ -322,7 +322,7 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 		q.Valid = func() bool { return g.Again(client, p.token, cookie, &x.caller.id) }
 	}
 	q.Usage, q.Lookups = s.metrics.Usage.ForPage, s.metrics.Hours.Each
-	q.Base, q.BaseURL, q.Open, q.Holdings = p.base, baseURL(r), !s.restricted, s.metrics.Holdings.Stats
+	q.Base, q.BaseURL, q.Open, q.Holdings = p.base, baseURL(r), !s.restricted(), s.metrics.Holdings.Stats
 	q.Challenges = s.cfg.Gate.NewChallenge().Header
 	q.FileHeaders = (&symbols{access: s.access}).describe
 	q.Body, q.Allow = s.longBody(x, r)

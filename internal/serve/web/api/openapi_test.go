@@ -245,7 +245,7 @@ var answers = map[string]reflect.Type{
 	"ServedFolder": reflect.TypeFor[display.ServedFolder](),
 	"Object":       reflect.TypeFor[display.Object](), "Found": reflect.TypeFor[display.Found](), "Listed": reflect.TypeFor[display.Listed](),
 	"Entry": reflect.TypeFor[display.Entry](), "EntryObject": reflect.TypeFor[display.EntryObject](), "Holder": reflect.TypeFor[display.Holder](),
-	"Download": reflect.TypeFor[display.Download](), "Partner": reflect.TypeFor[display.Partner](), "Form": reflect.TypeFor[display.EntryForm](),
+	"Download": reflect.TypeFor[display.Download](), "Partner": reflect.TypeFor[display.Partner](), "Form": reflect.TypeFor[display.EntryForm](), "Removed": reflect.TypeFor[display.Removed](),
 	"Product": reflect.TypeFor[display.Product](), "Version": reflect.TypeFor[display.Version](), "Difference": reflect.TypeFor[display.Difference](),
 	"File": reflect.TypeFor[display.File](), "Wanted": reflect.TypeFor[catalog.Wanted](),
 	"Build": reflect.TypeFor[display.Transaction](), "Origin": reflect.TypeFor[depot.Origin](), "BuildState": reflect.TypeFor[display.State](),

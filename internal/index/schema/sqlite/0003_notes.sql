@@ -1,0 +1,3 @@
+-- format_floor: 1
+-- What a tool says of its result, as JSON.
+ALTER TABLE derived ADD COLUMN note TEXT;
