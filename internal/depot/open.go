@@ -130,7 +130,7 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 	}, opt.Symbols)
 	d.Symbols = &Symbols{work, own, d.lookups, d.contents, d.places}
 	d.door = audience.New(audience.Parts{
-		Lookups: d.lookups, Contents: d.contents, Forms: d.forms,
+		Lookups: d.lookups, Contents: d.contents, Forms: d.forms, InPlace: d.InPlace,
 		Make: func(ctx context.Context, ask SymbolsAsk, forms audience.Forms) (*answer.File, error) {
 			return d.Symbols.public(forms).Make(ctx, ask)
 		},
@@ -139,6 +139,13 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		},
 		Public: publicform.New(publicform.Parts{
 			DB: d.db, Blobs: d.blobs, Open: d.contents.Open, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
+			OpenPlaced: func(ctx context.Context, p publicform.Placed) (publicform.PlacedFile, error) {
+				f, err := d.InPlace.OpenWatched(ctx, answer.Scope{Products: p.Products}, p.Request)
+				if err != nil {
+					return nil, err
+				}
+				return symbolsFile{f}, nil
+			},
 		}),
 	})
 	d.commits = &commits{
