@@ -597,6 +597,7 @@ func TestAudienceTokens(t *testing.T) {
 		{"of another product", path, other, 404, ""},
 		{"of another product, on request", path + "?audience=public", other, 404, ""},
 		{"both scopes", path, both, 200, string(f.body)},
+		{"a trace", "/-/api/v1/trace?path=" + path[1:], partner, 200, ""},
 		{"a page's download", "/-/file/get?path=" + path + "&audience=public", all, 200, form.body},
 	} {
 		var header []string
@@ -605,6 +606,8 @@ func TestAudienceTokens(t *testing.T) {
 		}
 		if r := sendTo(t, "GET", url+c.path, header...); r.status != c.status || c.body != "" && r.body != c.body {
 			t.Errorf("%s: status %d with %d bytes, want %d with %d", c.what, r.status, len(r.body), c.status, len(c.body))
+		} else if c.what == "a trace" && !strings.Contains(r.body, "public forms are not traced: ask for the file itself") {
+			t.Errorf("%s of a caller of public forms does not say that it knows none: %s", c.what, r.body)
 		}
 	}
 }
