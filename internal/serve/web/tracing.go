@@ -154,7 +154,9 @@ func (a *Traces) trace(
 	if err != nil {
 		return display.Trace{}, err
 	}
-	l := display.NewTrace(display.Traced{Asked: q.Text, Path: q.Path(), Token: q.Token, Who: v.who, MayAdd: v.mayAdd, Public: v.public, Now: time.Now()}, t)
+	l := display.NewTrace(display.Traced{
+		Asked: q.Text, Path: q.Path(), Token: q.Token, Who: v.who, MayAdd: v.mayAdd, Public: v.public, Now: time.Now(),
+	}, t)
 	l.Line, l.Times, l.Log = q.Line, q.Times, string(q.Outcome)
 	return l, nil
 }
