@@ -134,10 +134,17 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 	public := publicform.New(publicform.Parts{
 		DB: d.db, Blobs: d.blobs, Open: d.contents.Open, AddedAgain: d.Cold.AddedAgain, Queue: d.queue,
 		Log: d.log, Now: d.now, Scratch: d.dir,
+		OpenPlaced: func(ctx context.Context, p publicform.Placed) (publicform.PlacedFile, error) {
+			f, err := d.InPlace.OpenWatched(ctx, answer.Scope{Products: p.Products}, p.Request)
+			if err != nil {
+				return nil, err
+			}
+			return symbolsFile{f}, nil
+		},
 	})
 	d.Retention.EnterPublic = public.EnterBuild
 	d.door = audience.New(audience.Parts{
-		Lookups: d.lookups, Forms: d.forms, InPlace: d.InPlace.OpenPublic, Download: d.places.Bring,
+		Lookups: d.lookups, Forms: d.forms, InPlace: d.InPlace, Download: d.places.Bring,
 		Make: func(ctx context.Context, ask SymbolsAsk, forms audience.Forms) (*answer.File, error) {
 			return d.Symbols.public(forms).Make(ctx, ask)
 		},

@@ -22,8 +22,8 @@ func (d *Depot) Products(ctx context.Context, f *answer.File) ([]string, error) 
 	if ref == (blob.Ref{}) {
 		ref = f.Ref
 	}
-	if ref == (blob.Ref{}) {
-		return []string{f.Product}, nil // being downloaded, or in a served folder
+	if ref == (blob.Ref{}) || f.InPlace {
+		return []string{f.Product}, nil // being downloaded, or in a watched or served folder
 	}
 	return d.db.ContentProducts(ctx, ref)
 }

@@ -129,7 +129,7 @@ func (p publicDepot) Lookup(ctx context.Context, products []string, l symfile.Lo
 	if err != nil {
 		return nil, err
 	}
-	return p.forms(ctx, hits)
+	return p.forms.Of(ctx, hits)
 }
 
 // Named implements symbolicate.Depot.
@@ -140,12 +140,12 @@ func (p publicDepot) Named(
 	if err != nil {
 		return nil, err
 	}
-	return p.forms(ctx, hits)
+	return p.forms.Of(ctx, hits)
 }
 
-// InTrees implements symbolicate.Depot: files in place have no public forms.
-func (publicDepot) InTrees(context.Context, []string, layout.Request) (symbolicate.File, error) {
-	return nil, fs.ErrNotExist
+// InTrees implements symbolicate.Depot: only files in watched folders have public forms.
+func (p publicDepot) InTrees(ctx context.Context, products []string, req layout.Request) (symbolicate.File, error) {
+	return symbolsFileOf(p.forms.Watched(ctx, products, req))
 }
 
 // Fetch implements symbolicate.Depot.

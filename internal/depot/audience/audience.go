@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/forms"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/derive/publicform"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
@@ -54,9 +55,9 @@ type Parts struct {
 	Lookups *lookup.Lookups
 	Forms   *forms.Forms
 	Public  *publicform.Service
-	// InPlace opens a file in the served trees that have only public forms, and Download brings one
-	// into the depot from the upstreams that do. Not found is fs.ErrNotExist.
-	InPlace  func(ctx context.Context, req layout.Request) (*answer.File, error)
+	InPlace *inplace.Places
+	// Download brings a file into the depot from the upstreams that have only public forms. Not found
+	// is fs.ErrNotExist.
 	Download func(ctx context.Context, q answer.Question) error
 	// Make makes the .sym or GSYM file of a module, and Source opens modules for lookups of
 	// addresses; both only of public forms.
@@ -64,9 +65,19 @@ type Parts struct {
 	Source func(ask symbolicate.Ask, forms Forms) symbolicate.Source
 }
 
-// Forms puts public forms in the place of files that were found, and leaves out those that have
-// none.
-type Forms func(ctx context.Context, hits []record.Hit) ([]record.Hit, error)
+// Forms are the public forms of the files of modules, for one who asks.
+type Forms struct {
+	door *Door
+	ask  symbolicate.Ask
+	// origins has of which files the forms were made, by the contents of the forms; may be nil.
+	origins map[blob.Ref]origin
+}
+
+// origin is the file of which a public form was made.
+type origin struct {
+	ref     blob.Ref // zero for a file of a watched folder
+	product string   // of a watched folder
+}
 
 // Door gives public forms to people outside. Its methods may be called by many goroutines.
 type Door struct{ parts Parts }
@@ -74,11 +85,11 @@ type Door struct{ parts Parts }
 // New returns the door of a depot.
 func New(p Parts) *Door { return &Door{p} }
 
-// Get answers a question with the public form of a file that the depot holds in the scope; the
-// question's own scope does not matter. Served trees and upstreams are asked if they have only public
-// forms. What comes from an upstream is stripped like what was added, so that a private file among
-// it is not answered. Not found is fs.ErrNotExist, also for a file of which nothing is public; see
-// also symbolicate.PendingError and symbolicate.ErrBusy.
+// Get answers a question with the public form of a file that the depot holds in the scope, or that
+// a watched folder has; the question's own scope does not matter. Served trees and upstreams are
+// asked if they have only public forms. What comes from an upstream is stripped like what was added,
+// so that a private file among it is not answered. Not found is fs.ErrNotExist, also for a file of
+// which nothing is public; see also symbolicate.PendingError and symbolicate.ErrBusy.
 func (d *Door) Get(ctx context.Context, scope Scope, q answer.Question) (*File, error) {
 	q.Scope = answer.Scope{Products: scope.names()}
 	q.Request.Lookups = slices.Clone(q.Request.Lookups)
@@ -113,7 +124,11 @@ func (d *Door) inDepot(ctx context.Context, q *answer.Question) (*answer.File, e
 	if q.Held {
 		q.Hold = q.Turn.Hold
 	}
-	return d.open(ctx, q)
+	f, err := d.open(ctx, q)
+	if _, failed := errors.AsType[*inplace.FailedError](err); failed {
+		return nil, fs.ErrNotExist // as for any file that the folder may have
+	}
+	return f, err
 }
 
 // elsewhere opens what answers a question in trees and upstreams that have only public forms. Trees
@@ -144,15 +159,15 @@ func (d *Door) inTrees(ctx context.Context, q *answer.Question) (*answer.File, e
 		return nil, err
 	}
 	defer q.Turn.Leave()
-	return d.parts.InPlace(ctx, q.Request)
+	return d.parts.InPlace.OpenPublic(ctx, q.Request)
 }
 
 // Form opens the public form of a file that the depot holds, for a tree that is written for people
 // outside, and makes it if need be. A file of which nothing is public is fs.ErrNotExist, with the
 // reason.
 func (d *Door) Form(ctx context.Context, stored record.Stored) (*File, error) {
-	source := record.Content{Ref: stored.Ref, Size: stored.Size}
-	f, err := d.opened(ctx, record.Hit{Stored: stored}, func() (record.Content, error) { return d.parts.Public.Write(ctx, source) })
+	h := record.Hit{Stored: stored}
+	f, err := d.opened(ctx, h, func() (record.Content, error) { return d.parts.Public.Write(ctx, publicform.Stored(&h)) })
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +187,7 @@ func (d *Door) mayHave(ctx context.Context, q *answer.Question) bool {
 	if _, _, ok := symbolicate.FormatOf(&q.Request); ok {
 		return true // it may be made of other files
 	}
-	return !d.parts.Lookups.Absent(ctx, q.Scope, q.Request, nil)
+	return d.parts.InPlace.Exist() || !d.parts.Lookups.Absent(ctx, q.Scope, q.Request, nil)
 }
 
 // open opens what answers a question.
@@ -183,7 +198,7 @@ func (d *Door) open(ctx context.Context, q *answer.Question) (*answer.File, erro
 	case layout.FormCabinet:
 		return d.cabinet(ctx, q)
 	case layout.FormFile:
-		f, err := d.held(ctx, q)
+		f, err := answer.Search(ctx, answer.Added|answer.Watched|answer.Cached, &search{Door: d, q: q})
 		if !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}
@@ -191,11 +206,33 @@ func (d *Door) open(ctx context.Context, q *answer.Question) (*answer.File, erro
 	return d.made(ctx, q)
 }
 
-// held opens the public form of a file that the depot holds.
-func (d *Door) held(ctx context.Context, q *answer.Question) (*answer.File, error) {
-	hits, role, err := d.parts.Lookups.Find(ctx, q.Scope, q.Request, false, nil)
+// search looks for a file with a public form. It implements answer.Searcher.
+type search struct {
+	*Door
+	q      *answer.Question
+	cached []record.Hit // less preferred than a watched file
+}
+
+// Look implements answer.Searcher.
+func (s *search) Look(ctx context.Context, place answer.Places) (*answer.File, error) {
+	switch place {
+	case answer.Added:
+		return s.indexed(ctx)
+	case answer.Watched:
+		return s.watched(ctx, s.q)
+	}
+	return s.first(ctx, s.cached)
+}
+
+// indexed opens the public form of a file that the index has. Cached ones wait for their place.
+func (s *search) indexed(ctx context.Context) (*answer.File, error) {
+	hits, role, err := s.parts.Lookups.Find(ctx, s.q.Scope, s.q.Request, false, nil)
 	if err != nil {
 		return nil, err
+	}
+	if hits[0].Source != "" {
+		s.cached = hits
+		return nil, nil
 	}
 	if f, ok := answer.CodeRedirect(hits[0], role); ok {
 		if f == nil {
@@ -203,13 +240,63 @@ func (d *Door) held(ctx context.Context, q *answer.Question) (*answer.File, erro
 		}
 		return f, nil
 	}
+	return s.first(ctx, hits)
+}
+
+// first opens the first public form that files have.
+func (s *search) first(ctx context.Context, hits []record.Hit) (*answer.File, error) {
 	for _, h := range hits {
-		f, err := d.form(ctx, q, h)
+		f, err := s.form(ctx, s.q, h)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}
 	}
 	return nil, fs.ErrNotExist
+}
+
+// statesTried is how many states of a watched file are tried that changes while its form is made.
+const statesTried = 3
+
+// watched opens the public form of a file in a watched folder, and has it made if need be. The form
+// is that of the contents that the file has now: the file is opened, also if its form is known, and
+// once more after the form was made.
+func (d *Door) watched(ctx context.Context, q *answer.Question) (*answer.File, error) {
+	for range statesTried {
+		f, err := d.parts.InPlace.OpenWatched(ctx, q.Scope, q.Request)
+		if err != nil {
+			return nil, err
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+		source := publicform.Source{
+			Content: record.Content{Size: f.Size}, Name: f.Object.Name, Kind: f.Object.Kind,
+			Placed: &publicform.Placed{Products: q.Scope.Products, Request: q.Request, Tag: f.ETag},
+		}
+		c, err := d.parts.Public.Made(ctx, source)
+		if errors.Is(err, fs.ErrNotExist) {
+			if _, err := d.parts.Public.Answer(ctx, publicform.Ask{Source: source, Client: q.Client, Hold: q.Hold}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		h := record.Hit{Stored: record.Stored{Object: f.Object, Ref: c.Ref, Size: c.Size, ModTime: f.ModTime, Source: publicform.Kind}}
+		form, err := d.parts.Lookups.OpenHit(ctx, h, nil)
+		if errors.Is(err, fs.ErrNotExist) { // its bytes are damaged, or were evicted since
+			if err := d.parts.Public.Lost(ctx, source, c); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err == nil {
+			form.Source, form.Cached, form.InPlace, form.Product = blob.Ref{}, false, true, f.Product
+		}
+		return form, err
+	}
+	return nil, symbolicate.PendingError{} // it changes all the time
 }
 
 // made opens a .sym or GSYM file that is made of the public forms of its module.
@@ -220,13 +307,13 @@ func (d *Door) made(ctx context.Context, q *answer.Question) (*answer.File, erro
 	}
 	module.CodeFile, module.CodeID = q.CodeFile, q.CodeID
 	ask := symbolicate.Ask{Products: q.Scope.Products, Format: format, Module: module, Client: q.Client, Via: q.Via, Local: true, Hold: q.Hold}
-	origins := map[blob.Ref]blob.Ref{}
-	m, err := d.parts.Make(ctx, ask, d.forms(ask, origins))
+	origins := map[blob.Ref]origin{}
+	m, err := d.parts.Make(ctx, ask, Forms{d, ask, origins})
 	if err != nil || m.Redirect != "" {
 		return m, err
 	}
 	h := record.Hit{Stored: record.Stored{Object: m.Object, Ref: m.Ref, Size: m.Size, Added: m.ModTime}}
-	origin, ok := origins[m.ReadRef()]
+	of, ok := origins[m.ReadRef()]
 	if err := m.Close(); err != nil {
 		return nil, err
 	}
@@ -235,49 +322,56 @@ func (d *Door) made(ctx context.Context, q *answer.Question) (*answer.File, erro
 	}
 	f, err := d.form(ctx, q, h)
 	if err == nil {
-		f.Source = origin
+		f.Source, f.InPlace, f.Product = of.ref, of.ref == (blob.Ref{}), of.product
 	}
 	return f, err
 }
 
-// forms returns what puts public forms in the place of files, for who asks. It notes of which
-// contents they were made in origins, if that is not nil.
-func (d *Door) forms(ask symbolicate.Ask, origins map[blob.Ref]blob.Ref) Forms {
-	return func(ctx context.Context, hits []record.Hit) ([]record.Hit, error) {
-		var list []record.Hit
-		for _, h := range hits {
-			c, err := d.parts.Public.Answer(ctx, publicform.Ask{
-				Source: record.Content{Ref: h.Ref, Size: h.Size}, Name: h.Object.Name, Client: ask.Client, Hold: ask.Hold,
-			})
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			if origins != nil {
-				origins[c.Ref] = h.Ref
-			}
-			h.Ref, h.Size = c.Ref, c.Size
-			if h.Object.Kind == symfile.MSFZ {
-				h.Object.Kind = symfile.PDB
-			}
-			list = append(list, h)
+// Of puts public forms in the place of files that were found in the index, and leaves out those
+// that have none.
+func (f Forms) Of(ctx context.Context, hits []record.Hit) ([]record.Hit, error) {
+	var list []record.Hit
+	for _, h := range hits {
+		c, err := f.door.parts.Public.Answer(ctx, publicform.Ask{Source: publicform.Stored(&h), Client: f.ask.Client, Hold: f.ask.Hold})
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
-		return list, nil
+		if err != nil {
+			return nil, err
+		}
+		if f.origins != nil {
+			f.origins[c.Ref] = origin{ref: h.Ref}
+		}
+		h.Ref, h.Size = c.Ref, c.Size
+		if h.Object.Kind == symfile.MSFZ {
+			h.Object.Kind = symfile.PDB
+		}
+		list = append(list, h)
 	}
+	return list, nil
+}
+
+// Watched opens the public form of a file in a watched folder of the products; nil is all. Not found
+// is fs.ErrNotExist.
+func (f Forms) Watched(ctx context.Context, products []string, req layout.Request) (*answer.File, error) {
+	q := answer.Question{Scope: answer.Scope{Products: products}, Request: req, Client: f.ask.Client, Hold: f.ask.Hold}
+	file, err := f.door.watched(ctx, &q)
+	if err == nil && f.origins != nil {
+		f.origins[file.Ref] = origin{product: file.Product}
+	}
+	return file, err
 }
 
 // Source returns what opens modules for a client who may have the public forms of the scope: their
 // functions are known, and neither lines nor inlined calls. Of ask, Client, Via and Hold count.
 func (d *Door) Source(scope Scope, ask symbolicate.Ask) symbolicate.Source {
 	ask.Products, ask.Local = scope.names(), true
-	return d.parts.Source(ask, d.forms(ask, nil))
+	return d.parts.Source(ask, Forms{d, ask, nil})
 }
 
 // form opens the public form of a file, and has it made if need be.
 func (d *Door) form(ctx context.Context, q *answer.Question, h record.Hit) (*answer.File, error) {
-	ask := publicform.Ask{Source: record.Content{Ref: h.Ref, Size: h.Size}, Name: h.Object.Name, Client: q.Client, Hold: q.Hold}
+	ask := publicform.Ask{Source: publicform.Stored(&h), Client: q.Client, Hold: q.Hold}
 	return d.opened(ctx, h, func() (record.Content, error) { return d.parts.Public.Answer(ctx, ask) })
 }
 
@@ -293,7 +387,7 @@ func (d *Door) opened(ctx context.Context, h record.Hit, get func() (record.Cont
 			return f, err
 		}
 		// Its bytes are damaged.
-		if err := d.parts.Public.Lost(ctx, c); err != nil {
+		if err := d.parts.Public.Lost(ctx, publicform.Stored(&h), c); err != nil {
 			return nil, err
 		}
 	}
@@ -314,11 +408,10 @@ func (d *Door) openForm(ctx context.Context, h record.Hit, c record.Content) (*a
 // first that has contents for it.
 func (d *Door) section(ctx context.Context, q *answer.Question) (*answer.File, error) {
 	for _, want := range q.Request.Lookups {
-		hits, _, err := d.parts.Lookups.Find(ctx, q.Scope, layout.Request{Form: layout.FormFile, Lookups: []symfile.Lookup{want}}, false, nil)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+		whole := *q
+		whole.Request = layout.Request{Form: layout.FormFile, Lookups: []symfile.Lookup{want}}
+		hits, _, err := d.parts.Lookups.Find(ctx, q.Scope, whole.Request, false, nil)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		for _, h := range hits {
@@ -332,6 +425,13 @@ func (d *Door) section(ctx context.Context, q *answer.Question) (*answer.File, e
 			if !errors.Is(err, fs.ErrNotExist) {
 				return f, err
 			}
+		}
+		f, err := d.watched(ctx, &whole)
+		if err == nil {
+			err = f.Cut(q.Request.Part)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
 		}
 	}
 	return nil, fs.ErrNotExist

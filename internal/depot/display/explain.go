@@ -37,6 +37,9 @@ func NewTrace(q Traced, t *why.Trace) Trace {
 		case t.Verdict == why.VerdictAbsent && t.NoMaker && c.word != causeForm:
 			l.Remedy += " SymCache files are made by a transcoder: none is configured here, and no worker with one is connected."
 		}
+		if q.Public {
+			l.Remedy += " A trace looks for whole files; public forms are not traced: ask for the file itself."
+		}
 	}
 	l.Steps = append(l.Steps, pathStep(q, t))
 	if q.Who != "" {

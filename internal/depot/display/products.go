@@ -23,12 +23,15 @@ func UnknownProducts(ctx context.Context, d *depot.Depot, products []string) (wa
 	}
 	var have []string
 	for _, t := range txs {
-		if !slices.Contains(have, t.Product) {
+		if t.Product != "" && !slices.Contains(have, t.Product) {
 			have = append(have, t.Product)
 		}
 	}
 	slices.Sort(have)
 	there := "there are " + strings.Join(have, ", ")
+	if len(have) == 0 {
+		there = "the builds have no product"
+	}
 	for _, p := range products {
 		if !slices.Contains(have, p) {
 			warnings = append(warnings, fmt.Sprintf("no build has product %q; %s", p, there))

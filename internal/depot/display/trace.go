@@ -197,6 +197,9 @@ type Traced struct {
 	Who   string // who asks, and what they see, in one sentence
 	// MayAdd is set if those who read the trace may add files.
 	MayAdd bool
+	// Public is set if the client may have public forms of files of other products, which a trace
+	// does not know.
+	Public bool
 	// Now is the time of the trace.
 	Now time.Time
 }

@@ -47,8 +47,20 @@ func (e *FailedError) Unwrap() error { return e.err }
 // the index themselves, and join several files of a module. Unlike clients, who take any failure
 // for the end of a server, they are told if a folder has failed: by a *FailedError.
 func (p *Places) Open(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error) {
+	return p.open(ctx, answer.InPlace, scope, req)
+}
+
+// OpenWatched is Open in the watched folders alone.
+func (p *Places) OpenWatched(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error) {
+	return p.open(ctx, answer.Watched, scope, req)
+}
+
+func (p *Places) open(ctx context.Context, among answer.Places, scope answer.Scope, req layout.Request) (*answer.File, error) {
 	s := p.Search(scope, req, nil)
-	f, err := answer.Search(ctx, answer.InPlace, &s)
+	f, err := answer.Search(ctx, among, &s)
+	if s.full && errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrManyUnpacked
+	}
 	if s.failed != nil && errors.Is(err, fs.ErrNotExist) {
 		return nil, &FailedError{s.failed}
 	}

@@ -114,8 +114,8 @@ type buildSum struct {
 
 // addTo has the public form of a file of a build made if there is none, and counts it.
 func (s *Service) addTo(ctx context.Context, sum *buildSum, f record.TxFile) error {
-	source := record.Content{Ref: f.Ref, Size: f.Size}
-	err := s.await(ctx, Ask{Source: source, Name: f.Object.Name, priority: behind})
+	source := Source{Content: record.Content{Ref: f.Ref, Size: f.Size}, Name: f.Object.Name, Kind: f.Object.Kind}
+	err := s.await(ctx, Ask{Source: source, priority: behind})
 	if err == nil {
 		sum.public++
 		return nil
@@ -123,7 +123,7 @@ func (s *Service) addTo(ctx context.Context, sum *buildSum, f record.TxFile) err
 	if !errors.Is(err, ErrNone) {
 		return err
 	}
-	why, err := s.failure(ctx, source)
+	why, err := s.failure(ctx, &source)
 	if errors.Is(err, fs.ErrNotExist) { // it is not remembered, and may succeed later
 		why.Detail, err = f.Object.Name, nil
 	}

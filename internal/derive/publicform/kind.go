@@ -16,9 +16,11 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/public"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Classes of failures.
@@ -33,20 +35,21 @@ const (
 // implements jobs.Kind.
 type kind struct{ *Service }
 
-// read returns the content of a job, and its name.
-func (kind) read(j jobs.Job) (source record.Content, name string, err error) {
+// read returns the source of a job.
+func (kind) read(j jobs.Job) (source Source, err error) {
 	var p payload
 	if err = json.Unmarshal(j.Payload, &p); err == nil && p.Format != version {
 		err = fmt.Errorf("format %d is wanted, this program makes format %d", p.Format, version)
 	}
-	if err == nil {
+	source = Source{Placed: p.Placed, Name: p.Name, Kind: symfile.ParseKind(p.Kind)}
+	source.Size = p.Size
+	if err == nil && p.Placed == nil {
 		source.Ref, err = blob.ParseRef(p.Source)
-		source.Size = p.Size
 	}
 	if err != nil {
-		return source, "", fmt.Errorf("job %d: %w", j.ID, err)
+		return source, fmt.Errorf("job %d: %w", j.ID, err)
 	}
-	return source, p.Name, nil
+	return source, nil
 }
 
 // Name implements jobs.Kind.
@@ -62,13 +65,13 @@ func (kind) CanStart() bool { return true }
 
 // Input implements jobs.Kind.
 func (k kind) Input(_ context.Context, j jobs.Job) (jobs.Input, error) {
-	source, _, err := k.read(j)
-	return jobs.Input{Source: &source.Ref, Version: fmt.Sprint(version)}, err
+	source, err := k.read(j)
+	return jobs.Input{Source: source.content(), Version: fmt.Sprint(version)}, err
 }
 
 // Existing implements jobs.Kind.
 func (k kind) Existing(ctx context.Context, j jobs.Job) (*jobs.Outcome, error) {
-	source, _, err := k.read(j)
+	source, err := k.read(j)
 	if err != nil {
 		return nil, err
 	}
@@ -82,22 +85,22 @@ func (k kind) Existing(ctx context.Context, j jobs.Job) (*jobs.Outcome, error) {
 // Make implements jobs.Kind.
 func (k kind) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 	none := jobs.Outcome{}
-	source, name, err := k.read(j)
+	source, err := k.read(j)
 	if err != nil {
 		return none, err
 	}
 	start := k.parts.Now()
 	form, report, err := k.write(ctx, source)
 	if fail, ok := errors.AsType[fileError](err); ok {
-		return none, jobs.Failure{Class: fail.class, Source: &source.Ref, Detail: name + ": " + fail.err.Error()}
+		return none, jobs.Failure{Class: fail.class, Source: source.content(), Detail: source.Name + ": " + fail.err.Error()}
 	}
 	if err != nil {
 		return none, err
 	}
 	took := k.parts.Now().Sub(start).Round(time.Millisecond)
-	k.parts.Log.Info("a public form was made", "job", j.ID, "file", name, "content", source.Ref.String(), "bytes", source.Size,
+	k.parts.Log.Info("a public form was made", "job", j.ID, "file", source.Name, "source", source.key(), "bytes", source.Size,
 		"public", form.Size, "took", took)
-	return jobs.Outcome{Class: "ok", Detail: detail(name, &report) + " in " + took.String(), Result: &form.Ref}, nil
+	return jobs.Outcome{Class: "ok", Detail: detail(source.Name, &report) + " in " + took.String(), Result: &form.Ref}, nil
 }
 
 // detail says what was made of a file, and what was taken away, for people.
@@ -153,18 +156,40 @@ type fileError struct {
 
 func (e fileError) Error() string { return e.err.Error() }
 
-// write makes the public form of a content, proves that it has no private text, stores and
+// openPlaced opens a file in place, in the state in which it was found.
+func (s *Service) openPlaced(ctx context.Context, p *Placed) (PlacedFile, error) {
+	f, err := s.parts.OpenPlaced(ctx, *p)
+	if err == nil && f.Tag() != p.Tag {
+		return nil, errors.Join(fmt.Errorf("it has changed: %w", fs.ErrNotExist), f.Close())
+	}
+	return f, err
+}
+
+// open opens a source. changed reports whether the source has changed since.
+func (s *Service) open(ctx context.Context, source *Source) (in io.ReaderAt, changed func() bool, closer io.Closer, err error) {
+	if source.Placed != nil {
+		f, err := s.openPlaced(ctx, source.Placed)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return f, f.Changed, f, nil
+	}
+	f, err := s.parts.Open(ctx, source.Content)
+	return f, func() bool { return false }, f, err
+}
+
+// write makes the public form of a source, proves that it has no private text, stores and
 // records it.
-func (s *Service) write(ctx context.Context, source record.Content) (record.Content, public.Report, error) {
+func (s *Service) write(ctx context.Context, source Source) (record.Content, public.Report, error) {
 	none, report := record.Content{}, public.Report{}
-	in, err := s.parts.Open(ctx, source)
+	in, changed, closer, err := s.open(ctx, &source)
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, report, fileError{classAbsent, fmt.Errorf("it is no longer found: %w", err)}
 	}
 	if err != nil {
 		return none, report, err
 	}
-	defer in.Close()
+	defer closer.Close()
 	scratch, err := os.CreateTemp(s.parts.Scratch, ".scratch-*")
 	if err != nil {
 		return none, report, err
@@ -173,10 +198,16 @@ func (s *Service) write(ctx context.Context, source record.Content) (record.Cont
 	r := &input{ReaderAt: in, ctx: ctx}
 	out := &output{w: bufio.NewWriterSize(scratch, 256<<10)}
 	report, err = public.Write(out, r, source.Size, public.Options{})
+	if changed() {
+		return none, report, errChanged
+	}
 	if err = r.blame(errors.Join(err, out.flush()), out.err); err != nil {
 		return none, report, err
 	}
 	texts, err := public.PrivateTexts(r, source.Size, scratch, report.Size, public.Options{})
+	if changed() {
+		return none, report, errChanged
+	}
 	if err = r.blame(err, nil); err != nil {
 		return none, report, err
 	}
@@ -188,15 +219,20 @@ func (s *Service) write(ctx context.Context, source record.Content) (record.Cont
 	return c, report, err
 }
 
-// keep stores a form and records it. A content that is its own form is not stored again.
-func (s *Service) keep(ctx context.Context, source record.Content, scratch io.ReaderAt, r *public.Report) (record.Content, error) {
+// errChanged means that a file in place changed while its form was made: the form may be of no
+// contents that the file ever had.
+var errChanged = fileError{classAbsent, errors.New("it changed while it was read")}
+
+// keep stores a form and records it. A content that is its own form is not stored again; a file in
+// place is, because its owner may change it at any time.
+func (s *Service) keep(ctx context.Context, source Source, scratch io.ReaderAt, r *public.Report) (record.Content, error) {
 	form := io.NewSectionReader(scratch, 0, r.Size)
 	ref, _, err := blob.Hash(ctx, form)
 	if err != nil {
 		return record.Content{}, err
 	}
-	if ref == source.Ref {
-		return source, s.parts.DB.PutDerived(ctx, source.Ref, unchanged, nil)
+	if source.Placed == nil && ref == source.Ref {
+		return source.Content, s.parts.DB.PutDerived(ctx, source.Ref, unchanged, nil)
 	}
 	if _, err := form.Seek(0, io.SeekStart); err != nil {
 		return record.Content{}, err
@@ -216,6 +252,15 @@ func (s *Service) keep(ctx context.Context, source record.Content, scratch io.Re
 	}
 	if err := batch.Commit(ctx); err != nil {
 		return record.Content{}, err
+	}
+	if source.Placed != nil {
+		return c, s.parts.DB.Cached.PutMade(ctx, contents.MadeFile{
+			Maker: Kind, Name: source.Name + "." + Kind, Kind: source.Kind, IDs: []string{source.id()},
+			Ref: c.Ref, Size: c.Size, Made: s.parts.Now(),
+		}, func(ctx context.Context, _ []blob.Ref) error {
+			_, err := s.parts.Blobs.Stat(ctx, c.Ref)
+			return err
+		})
 	}
 	if err := s.parts.DB.PutNoted(ctx, source.Ref, made, &c, string(note)); err != nil {
 		return record.Content{}, err
@@ -305,7 +350,7 @@ const remembered = 30 * 24 * time.Hour
 func (kind) Rule(class string) jobs.Rule {
 	switch {
 	case slices.Contains([]string{classPrivate, classBad, classProof}, class):
-		return jobs.Rule{ByContent: remembered, Versioned: true}
+		return jobs.Rule{ByContent: remembered, ByKey: remembered, Versioned: true}
 	case class == classAbsent:
 		return jobs.Rule{}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/derive/jobs"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/public"
 )
 
@@ -68,6 +69,35 @@ func TestBlame(t *testing.T) {
 				t.Errorf("the class %s is not remembered", fail.class)
 			}
 		})
+	}
+}
+
+// placed is a file in a watched folder.
+type placed struct {
+	*strings.Reader
+	tag     string
+	changed bool
+}
+
+func (placed) Close() error    { return nil }
+func (p placed) Tag() string   { return p.tag }
+func (p placed) Changed() bool { return p.changed }
+
+// TestPlacedChanges: of a file in a watched folder that is replaced before its form is made, or changes
+// while it is read, nothing is stored, and nothing is remembered.
+func TestPlacedChanges(t *testing.T) {
+	t.Parallel()
+	body := strings.NewReader("MODULE Linux x86_64 0123456789ABCDEF0123456789ABCDEF1 app\nFUNC 1000 10 0 main\n")
+	for what, f := range map[string]placed{"replaced": {body, "other", false}, "changed": {body, "own", true}} {
+		s := &Service{parts: Parts{
+			OpenPlaced: func(context.Context, Placed) (PlacedFile, error) { return f, nil }, Scratch: t.TempDir(),
+		}} // without a store: keep would panic
+		source := Source{Content: record.Content{Size: body.Size()}, Name: "app.sym", Placed: &Placed{Tag: "own"}}
+		_, _, err := s.write(t.Context(), source)
+		fail, ok := errors.AsType[fileError](err)
+		if !ok || fail.class != classAbsent {
+			t.Errorf("%s: %v; want the failure of a file that is absent", what, err)
+		}
 	}
 }
 

@@ -15,9 +15,6 @@ const (
 	// madeSource is the source of results of files in trees. Like cached files, they
 	// can be evicted and made again.
 	madeSource = "symbols"
-	// madeProduct is the product of such results. No grant can name it: a caller sees
-	// a result if and only if it sees the files of which it was made.
-	madeProduct = "\x01symbols"
 )
 
 // Classes of failures.

@@ -337,7 +337,10 @@ func (svc *Service) inTree(ctx context.Context, products []string, path []string
 		return nil, err
 	}
 	defer f.Close()
-	name, _, size := f.Content()
+	name, ref, size := f.Content()
+	if ref != (blob.Ref{}) { // it is stored: a public form
+		return pieceOf(&record.Hit{Stored: record.Stored{Object: symfile.Object{Name: name, Kind: kindOfName(name)}, Ref: ref, Size: size}}), nil
+	}
 	return &piece{path: path, name: name, kind: kindOfName(name), tag: f.Tag(), size: size}, nil
 }
 

@@ -342,19 +342,12 @@ func (k kind) record(ctx context.Context, f *files, format Format, c record.Cont
 	if source := f.source(); source != (blob.Ref{}) {
 		return k.svc.DB.PutDerived(ctx, source, f.tool(format), &c)
 	}
-	leaf := f.name + format.Ext()
-	entry := record.Entry{
-		Object: symfile.Object{Kind: symfile.Breakpad, Role: symfile.Other, Name: leaf},
-		Ref:    c.Ref, Size: c.Size, Path: leaf, ModTime: k.svc.Now(),
-		Aliases: []symfile.Alias{{Name: symfile.Fold(leaf), ID: madeID(f, format), Role: symfile.Other}},
-	}
+	ids := []string{madeID(f, format)}
 	if !f.id.IsZero() {
-		entry.Aliases = append(entry.Aliases,
-			symfile.Alias{Name: symfile.Fold(leaf), ID: madeOf + symfile.Fold(f.id.Breakpad()), Role: symfile.Other})
+		ids = append(ids, madeOf+symfile.Fold(f.id.Breakpad()))
 	}
-	return k.svc.DB.Cached.Put(ctx, contents.CachedFile{
-		Source: madeSource, Product: madeProduct, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: k.svc.Now(),
-		Entries: []record.Entry{entry},
+	return k.svc.DB.Cached.PutMade(ctx, contents.MadeFile{
+		Maker: madeSource, Name: f.name + format.Ext(), Kind: symfile.Breakpad, IDs: ids, Ref: c.Ref, Size: c.Size, Made: k.svc.Now(),
 	}, func(ctx context.Context, _ []blob.Ref) error {
 		_, err := k.svc.Blobs.Stat(ctx, c.Ref)
 		return err

@@ -30,7 +30,8 @@ type Depot interface {
 	OpenContent(ctx context.Context, c record.Content) (File, error)
 	// InTrees opens a file in place, of a watched folder or else of a served tree, for a
 	// caller who sees these products. An error that is not fs.ErrNotExist says that there may
-	// be one: it cannot be unpacked now, or a folder has failed.
+	// be one: it cannot be unpacked now, or a folder has failed. A file with a content, its
+	// public form, is opened by OpenHit later.
 	InTrees(ctx context.Context, products []string, req layout.Request) (File, error)
 	// Fetch has the file of a request downloaded from the upstreams, and returns when
 	// the download has ended.

@@ -83,6 +83,35 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 	})
 }
 
+// MadeFile is a file that was made of files which the index does not list: of files in place. Like
+// a downloaded one, it can be evicted and made again.
+type MadeFile struct {
+	// Maker is the source, and names a product which no grant can name: a caller sees the file if
+	// and only if the caller sees the files of which it was made.
+	Maker string
+	Name  string
+	Kind  symfile.Kind
+	// IDs are the ids under which the file is found again, in the role Other. No path has them.
+	IDs  []string
+	Ref  blob.Ref
+	Size int64
+	Made time.Time
+}
+
+// PutMade adds a made file as Put adds a downloaded one.
+func (cf CachedFiles) PutMade(ctx context.Context, f MadeFile, check func(ctx context.Context, refs []blob.Ref) error) error {
+	entry := record.Entry{
+		Object: symfile.Object{Kind: f.Kind, Role: symfile.Other, Name: f.Name}, Ref: f.Ref, Size: f.Size, Path: f.Name, ModTime: f.Made,
+	}
+	for _, id := range f.IDs {
+		entry.Aliases = append(entry.Aliases, symfile.Alias{Name: symfile.Fold(f.Name), ID: id, Role: symfile.Other})
+	}
+	return cf.Put(ctx, CachedFile{
+		Source: f.Maker, Product: "\x01" + f.Maker, Name: f.Name, Ref: f.Ref, Size: f.Size, Fetched: f.Made,
+		Entries: []record.Entry{entry},
+	}, check)
+}
+
 // cached writes the rows of a downloaded file.
 func (c *Commit) cached(f CachedFile) error {
 	product, err := productID(c.Write, f.Product)

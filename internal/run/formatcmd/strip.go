@@ -96,7 +96,11 @@ func (c Strip) printTexts(a *console.Console, texts []public.PrivateText) error 
 		if c.Public == "" && c.Out != "" {
 			fmt.Fprintf(a.Stderr, "; %s was not written", term.Printable(c.Out))
 		}
-		fmt.Fprintln(a.Stderr, "; leave names out with --hide, or report a fault of symdepot")
+		if c.Public == "" {
+			fmt.Fprintln(a.Stderr, "; leave names out with --hide, or report a fault of symdepot")
+		} else { // which may be any file
+			fmt.Fprintf(a.Stderr, "; make the public form with: symdepot strip %s -o FILE\n", term.Printable(c.File))
+		}
 		return term.ErrNegative
 	}
 	if !c.JSON {

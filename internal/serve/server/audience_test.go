@@ -1,12 +1,14 @@
 package server
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"context"
 	elfpkg "debug/elf"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,6 +29,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/publicform"
+	watched "github.com/symdepot/symdepot/internal/remote/watch"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/layout"
@@ -47,9 +50,11 @@ type outsideFile struct {
 // outsideWorld is a depot of two products with files of all kinds, which are made and served
 // over HTTP.
 type outsideWorld struct {
-	d     *depot.Depot
-	store *tokenStore
-	files map[string]*outsideFile // by name
+	d      *depot.Depot
+	store  *tokenStore
+	files  map[string]*outsideFile // by name
+	folder *watched.Folder         // with the watchedFiles
+	dir    string                  // where that is
 }
 
 // outsideFiles are the files of the products, and whether they have a public form.
@@ -69,7 +74,20 @@ var outsideFiles = []struct {
 	{"engine", "ppdb/lines.pdb", false}, // nothing of it is public
 	{"game", "pdb/hello-x86.pdb", true},
 	{"game", "elf/e-x86", true},
-	{"game", "macho/app-fat", true},
+}
+
+// watchedFiles are files of a watched folder with a product of its own, as outsideFiles. Those in
+// a package have its name before a colon.
+var watchedFiles = []struct {
+	name    string
+	hasForm bool
+}{
+	{"pdb/hello-arm64.pdb", true},
+	{"pdb/hello-arm64.exe", true},
+	{"elf/e-riscv64", true},
+	{"builds.tar.gz:elf/prog-b24", true},
+	{"builds.tar.gz:macho/app-fat", true},
+	{"builds.tar.gz:ppdb/tiny.pdb", false},
 }
 
 func newOutsideWorld(t *testing.T) *outsideWorld {
@@ -84,6 +102,7 @@ func newOutsideWorld(t *testing.T) *outsideWorld {
 		}
 		w.add(t, f.product, f.name, body, f.hasForm)
 	}
+	w.watch(t)
 	w.add(t, "engine", "given.sym", []byte("MODULE windows x86_64 "+smallID+" small.pdb\nINFO CODE_ID 5B1D7C3A9000 small.dll\n"+
 		"FILE 0 /home/secret/private-source.cpp\nFUNC 1000 10 0 visible_function\n1000 10 42 0\nPUBLIC 2000 0 exported_symbol\n"), true)
 	ctx, stop := context.WithCancel(t.Context())
@@ -95,7 +114,80 @@ func newOutsideWorld(t *testing.T) *outsideWorld {
 
 func (w *outsideWorld) add(t *testing.T, product, name string, body []byte, hasForm bool) {
 	t.Helper()
-	f := &outsideFile{held: addAs(t, w.d, product, "/home/secret/"+name, body), product: product, hasForm: hasForm}
+	w.expect(t, name, &outsideFile{held: addAs(t, w.d, product, "/home/secret/"+name, body), product: product, hasForm: hasForm})
+}
+
+// watch has the depot watch a folder with the watchedFiles, of the product films.
+func (w *outsideWorld) watch(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	packages := map[string]map[string][]byte{}
+	for _, f := range watchedFiles {
+		pack, name, inside := strings.Cut(f.name, ":")
+		if !inside {
+			name = pack
+		}
+		body, err := os.ReadFile(filepath.Join("../../../testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// tiny.pdb has the id of lines.pdb, and gets one of its own.
+		body = bytes.ReplaceAll(body, []byte("\xba\x63\xe9\x86\xd3\x70\x51\x8f"), []byte("\xba\x63\xe9\x86\xd3\x70\x51\x90"))
+		if inside {
+			if packages[pack] == nil {
+				packages[pack] = map[string][]byte{}
+			}
+			packages[pack]["home/hidden/"+name] = body
+		} else {
+			symtest.Put(t, filepath.Join(dir, "home", "hidden"), name, body)
+		}
+		objects, err := objfile.Identify(bytes.NewReader(body), int64(len(body)), filepath.Base(name), objfile.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.expect(t, name, &outsideFile{held: held{body, objects[0].Object}, product: "films", hasForm: f.hasForm})
+	}
+	for name, members := range packages {
+		symtest.Put(t, dir, name, tarGz(t, members))
+	}
+	folder, err := watched.Open(t.Context(), dir, watched.Options{
+		Index: filepath.Join(t.TempDir(), "watched.db"), TempDir: t.TempDir(), Product: "films",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = folder.Close() })
+	if sum, err := folder.Scan(t.Context()); err != nil {
+		t.Fatalf("scan: %+v, %v", sum, err)
+	}
+	w.d.Watched.Use([]*watched.Folder{folder})
+	w.folder, w.dir = folder, dir
+}
+
+// tarGz returns a package of some files.
+func tarGz(t *testing.T, members map[string][]byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	a := tar.NewWriter(z)
+	for name, body := range members {
+		if err := a.WriteHeader(&tar.Header{Name: name, Size: int64(len(body)), Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Write(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(a.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// expect notes a file and its paths.
+func (w *outsideWorld) expect(t *testing.T, name string, f *outsideFile) {
+	t.Helper()
+	body := f.body
 	objects, err := objfile.Identify(bytes.NewReader(body), int64(len(body)), filepath.Base(name), objfile.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +267,8 @@ func TestAudience(t *testing.T) {
 	for engine := none; engine <= wholeFiles; engine++ {
 		for game := none; game <= wholeFiles; game++ {
 			policy := auth.PolicyConfig{Anonymous: []string{}}
-			levels := map[string]int{"engine": engine, "game": game}
+			films := (engine + game) % 3 // each level with each of the other two
+			levels := map[string]int{"engine": engine, "game": game, "films": films}
 			for product, level := range levels {
 				switch level {
 				case publicForms:
@@ -184,7 +277,7 @@ func TestAudience(t *testing.T) {
 					policy.Anonymous = append(policy.Anonymous, product)
 				}
 			}
-			t.Run(fmt.Sprintf("engine %d game %d", engine, game), func(t *testing.T) {
+			t.Run(fmt.Sprintf("engine %d game %d films %d", engine, game, films), func(t *testing.T) {
 				url := w.serve(t, policy, Config{})
 				for name, f := range w.files {
 					for _, path := range f.paths {
@@ -226,7 +319,8 @@ func (w *outsideWorld) checkPath(t *testing.T, url, what, path string, f *outsid
 	if ships := f.obj.Kind == symfile.PE && !bytes.Contains(whole, []byte("/4\x00")); (got.body == string(whole)) && !ships {
 		t.Errorf("%s: the public form is the file itself", what)
 	}
-	if h := got.header; h.Get("Cache-Control") != "private, no-cache" || strings.Contains(fmt.Sprint(h), "secret") {
+	if h := got.header; h.Get("Cache-Control") != "private, no-cache" || strings.Contains(fmt.Sprint(h), "secret") ||
+		strings.Contains(fmt.Sprint(h), "hidden") {
 		t.Errorf("%s: header %v; want that clients ask again, without the path of the file", what, h)
 	}
 }
@@ -329,7 +423,7 @@ var decoders = map[string]func(*testing.T, []byte) []byte{
 // checkMade checks symbol files that are made, and the sections of ELF files.
 func (w *outsideWorld) checkMade(t *testing.T, url string, levels map[string]int) {
 	t.Helper()
-	for _, name := range []string{"pdb/hello-x64.pdb", "pdb/hello-x86.pdb"} {
+	for _, name := range []string{"pdb/hello-x64.pdb", "pdb/hello-x86.pdb", "pdb/hello-arm64.pdb"} {
 		f := w.files[name]
 		level := levels[f.product]
 		sym := f.symPath(t)
@@ -363,7 +457,7 @@ func (w *outsideWorld) checkMade(t *testing.T, url string, levels map[string]int
 			}
 		}
 	}
-	for _, name := range []string{"elf/prog-sha1.debug", "elf/e-arm64", "elf/prog-zstd", "elf/e-x86"} {
+	for _, name := range []string{"elf/prog-sha1.debug", "elf/e-arm64", "elf/prog-zstd", "elf/e-x86", "elf/e-riscv64", "elf/prog-b24"} {
 		f := w.files[name]
 		id := string(f.obj.BuildID)
 		for _, section := range []string{".debug_info", ".debug_line", ".debug_str", ".debug_abbrev"} {
@@ -389,26 +483,32 @@ func (w *outsideWorld) checkMade(t *testing.T, url string, levels map[string]int
 // pages and API.
 func (w *outsideWorld) checkElsewhere(t *testing.T, url string, levels map[string]int) {
 	t.Helper()
-	f := w.files["pdb/hello-x64.pdb"]
-	elf := w.files["elf/prog-sha1.debug"]
+	w.checkElsewhereOf(t, url, levels, w.files["pdb/hello-x64.pdb"], w.files["elf/prog-sha1.debug"])
+	w.checkElsewhereOf(t, url, levels, w.files["pdb/hello-arm64.pdb"], w.files["elf/prog-b24"])
+}
+
+// checkElsewhereOf is checkElsewhere for two files of one product.
+func (w *outsideWorld) checkElsewhereOf(t *testing.T, url string, levels map[string]int, f, elf *outsideFile) {
+	t.Helper()
 	if levels[f.product] == wholeFiles {
 		return
 	}
+	folder := map[string]string{"engine": "secret", "films": "hidden"}[f.product] // in which the product was built
 	id := string(elf.obj.BuildID)
 	pdb := f.path(t, layout.SymStore)
 	for _, path := range []string{
 		"/buildid/" + id + "/source/home/secret/hello.c", "/buildid/" + id + "/source//src/prog.c",
-		"/v3.1.0/hello-x64.pdb/" + f.obj.DebugID.Breakpad()[:32] + "/1",
+		"/v3.1.0/" + f.obj.Name + "/" + f.obj.DebugID.Breakpad()[:32] + "/1",
 		pdb[:strings.LastIndex(pdb, "/")] + "/file.ptr", pdb[:strings.LastIndex(pdb, "/")] + "/refs.ptr",
 		"/-/file/" + sha256Hex(f.body), "/-/api/v1/files/" + sha256Hex(f.body), "/-/api/v1/files/" + sha256Hex(f.body) + "/sources",
 		"/-/api/v1/trace?path=" + pdb[1:], "/-/api/v1/files?q=hello*", "/-/api/v1/transactions", "/metadata?key=buildid&value=" + id, "/metrics",
 	} {
 		r := sendTo(t, "GET", url+path)
-		if strings.Contains(r.body, "secret") || strings.Contains(r.body, "hello.c") || r.status == 200 && strings.Contains(r.body, sha256Hex(f.body)) {
+		if strings.Contains(r.body, folder) || strings.Contains(r.body, "hello.c") || r.status == 200 && strings.Contains(r.body, sha256Hex(f.body)) {
 			t.Errorf("%s: status %d, body %.300q; want nothing of the file", path, r.status, r.body)
 		}
 	}
-	body := fmt.Sprintf(`{"jobs":[{"memoryMap":[["hello-x64.pdb",%q]],"stacks":[[[0,4112]]]}]}`, f.obj.DebugID.Breakpad())
+	body := fmt.Sprintf(`{"jobs":[{"memoryMap":[[%q,%q]],"stacks":[[[0,4112]]]}]}`, f.obj.Name, f.obj.DebugID.Breakpad())
 	r, err := http.Post(url+"/symbolicate/v5", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -416,7 +516,7 @@ func (w *outsideWorld) checkElsewhere(t *testing.T, url string, levels map[strin
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
 	if err != nil || bytes.Contains(text, []byte("hello.c")) || bytes.Contains(text, []byte(`"line"`)) ||
-		bytes.Contains(text, []byte("entry")) != (levels[f.product] == publicForms) {
+		bytes.Contains(text, []byte(`"function":`)) != (levels[f.product] == publicForms) {
 		t.Errorf("symbolication: %s, %v; want the function for a caller of public forms, and never a line", text, err)
 	}
 }
@@ -518,6 +618,7 @@ func TestAudienceTokens(t *testing.T) {
 		{"of another product", path, other, 404, ""},
 		{"of another product, on request", path + "?audience=public", other, 404, ""},
 		{"both scopes", path, both, 200, string(f.body)},
+		{"a trace", "/-/api/v1/trace?path=" + path[1:], partner, 200, ""},
 		{"a page's download", "/-/file/get?path=" + path + "&audience=public", all, 200, form.body},
 	} {
 		var header []string
@@ -526,6 +627,8 @@ func TestAudienceTokens(t *testing.T) {
 		}
 		if r := sendTo(t, "GET", url+c.path, header...); r.status != c.status || c.body != "" && r.body != c.body {
 			t.Errorf("%s: status %d with %d bytes, want %d with %d", c.what, r.status, len(r.body), c.status, len(c.body))
+		} else if c.what == "a trace" && !strings.Contains(r.body, "public forms are not traced: ask for the file itself") {
+			t.Errorf("%s of a caller of public forms does not say that it knows none: %s", c.what, r.body)
 		}
 	}
 }
@@ -642,6 +745,58 @@ func TestAudienceChange(t *testing.T) {
 	}
 }
 
+// TestAudienceWatchedChange: a file of a watched folder that changes is never answered with the form
+// of its old contents: not before the folder is scanned again, and not after that.
+func TestAudienceWatchedChange(t *testing.T) {
+	w := newOutsideWorld(t)
+	url := w.serve(t, auth.PolicyConfig{Public: []string{"films"}}, Config{})
+	sym := func(function string) []byte {
+		return []byte("MODULE windows x86_64 " + smallID + " reel.pdb\nFILE 0 /home/hidden/reel.cpp\nFUNC 1000 10 0 " + function + "\n1000 10 1 0\n")
+	}
+	path := "/reel.pdb/" + smallID + "/reel.sym"
+	file := filepath.Join(w.dir, "reel.sym")
+	scan := func() {
+		t.Helper()
+		if _, err := w.folder.Scan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what string, status int, function string) {
+		t.Helper()
+		r := sendTo(t, "GET", url+path)
+		if r.status != status || status == 200 && (!strings.Contains(r.body, function) || strings.Contains(r.body, "reel.cpp")) {
+			t.Errorf("%s: status %d, %q; want %d with the function %s alone", what, r.status, r.body, status, function)
+		}
+	}
+	symtest.Put(t, w.dir, "reel.sym", sym("first_cut"))
+	scan()
+	check("a new file", 200, "first_cut")
+	// Changed in place: as long as before, and a nanosecond younger.
+	was, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	symtest.Put(t, w.dir, "reel.sym", sym("final_cut"))
+	if err := os.Chtimes(file, time.Time{}, was.ModTime().Add(time.Nanosecond)); err != nil {
+		t.Fatal(err)
+	}
+	check("changed, before the scan", 404, "")
+	scan()
+	check("changed", 200, "final_cut")
+	// Touched: the form is recorded for the new state, and has the same bytes.
+	if err := os.Chtimes(file, time.Time{}, was.ModTime().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	scan()
+	check("touched", 200, "final_cut")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	check("removed, before the scan", 404, "")
+	scan()
+	check("removed", 404, "")
+}
+
 // TestAudienceAudit: the audit log says that the public form was sent.
 func TestAudienceAudit(t *testing.T) {
 	w := newOutsideWorld(t)
@@ -651,9 +806,18 @@ func TestAudienceAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := w.server(t, demand, Config{Audit: audit})
-	partner := w.store.add(t, "partner", []string{"engine"}, auth.ScopeReadPublic)
-	path := w.files["pdb/hello-x64.pdb"].path(t, layout.SymStore)
-	r := ask(s, "GET", path, bearer(partner)) // returns after the record
+	partner := w.store.add(t, "partner", nil, auth.ScopeReadPublic)
+	watched := w.files["pdb/hello-arm64.pdb"]
+	of := []struct{ path, product string }{
+		{w.files["pdb/hello-x64.pdb"].path(t, layout.SymStore), "engine"},
+		{watched.path(t, layout.SymStore), "films"},
+		{watched.symPath(t), "films"},
+	}
+	var sent []string
+	for _, f := range of {
+		r := ask(s, "GET", f.path, bearer(partner)) // returns after the record
+		sent = append(sent, sha256Hex([]byte(r.body)))
+	}
 	if err := audit.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -661,11 +825,14 @@ func TestAudienceAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var e auth.Event
-	if err := json.Unmarshal(b, &e); err != nil {
-		t.Fatalf("%v: %s", err, b)
-	}
-	if e.Who != "partner" || e.Audience != web.AudiencePublic || e.Content != sha256Hex([]byte(r.body)) || !slices.Equal(e.Products, []string{"engine"}) {
-		t.Errorf("the record is %+v; want the public form of the file of the product", e)
+	lines := json.NewDecoder(bytes.NewReader(b))
+	for i, f := range of {
+		var e auth.Event
+		if err := lines.Decode(&e); err != nil {
+			t.Fatalf("%v: %s", err, b)
+		}
+		if e.Who != "partner" || e.Audience != web.AudiencePublic || e.Content != sent[i] || !slices.Equal(e.Products, []string{f.product}) {
+			t.Errorf("the record is %+v; want the public form of the file at %s, of the product %s", e, f.path, f.product)
+		}
 	}
 }

@@ -59,6 +59,7 @@ type viewer struct {
 	beyond bool   // also say what the scope hides
 	mayAdd bool   // the client may add files
 	who    string // in one sentence
+	public bool   // who also may have public forms, which are not traced
 }
 
 // Viewer returns the one for whom the client wants a request traced: itself or, for
@@ -72,7 +73,7 @@ func (a *Traces) Viewer(r *Request, as string) (v viewer, err error) {
 		if r.Anonymous {
 			name = "You have sent no credentials"
 		}
-		v = viewer{r.Scope(), r.Rights.Admin, r.WritesAny, cmp.Or(r.Says, name+", and see "+productsText(r.Scope())+".")}
+		v = viewer{r.Scope(), r.Rights.Admin, r.WritesAny, cmp.Or(r.Says, name+", and see "+productsText(r.Scope())+"."), hasPublic(&r.Rights)}
 		return v, nil
 	case !r.Rights.Admin:
 		return v, &Problem{Word: "forbidden", Detail: "only a token with the scope admin traces for others"}
@@ -98,8 +99,12 @@ func (a *Traces) Viewer(r *Request, as string) (v viewer, err error) {
 		return v, BadParameter("as", "anonymous or token:ID is expected")
 	}
 	scope := (&Request{Principal: Principal{Rights: rights}}).Scope()
-	return viewer{scope, true, r.WritesAny, "Traced for a client " + name + ", which sees " + productsText(scope) + "."}, nil
+	who := "Traced for a client " + name + ", which sees " + productsText(scope) + "."
+	return viewer{scope, true, r.WritesAny, who, hasPublic(&rights)}, nil
 }
+
+// hasPublic reports whether somebody may have the public forms of some products.
+func hasPublic(r *auth.Rights) bool { return r.PublicAll || len(r.Public) > 0 }
 
 // productsText describes a scope.
 func productsText(s answer.Scope) string {
@@ -149,7 +154,9 @@ func (a *Traces) trace(
 	if err != nil {
 		return display.Trace{}, err
 	}
-	l := display.NewTrace(display.Traced{Asked: q.Text, Path: q.Path(), Token: q.Token, Who: v.who, MayAdd: v.mayAdd, Now: time.Now()}, t)
+	l := display.NewTrace(display.Traced{
+		Asked: q.Text, Path: q.Path(), Token: q.Token, Who: v.who, MayAdd: v.mayAdd, Public: v.public, Now: time.Now(),
+	}, t)
 	l.Line, l.Times, l.Log = q.Line, q.Times, string(q.Outcome)
 	return l, nil
 }
