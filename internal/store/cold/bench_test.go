@@ -88,7 +88,7 @@ func TestBenchCold(t *testing.T) {
 	}
 	names := os.Getenv("SYMDEPOT_COLD_NAMES")
 	if names == "" {
-		names = "A B C D M P K"
+		names = "A B C D E M P K"
 	}
 	for _, name := range strings.Fields(names) {
 		builds, err := filepath.Glob(filepath.Join(root, name, "[0-9][0-9]"))

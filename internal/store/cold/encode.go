@@ -157,6 +157,7 @@ type encoder struct {
 	frame    buffer
 	other    buffer
 	entry    entry
+	finder   finder
 }
 
 // buffer is a writer to memory that is used again.

@@ -190,8 +190,9 @@ type unpacker struct {
 // pieceSize is how much of a stream is decoded at once.
 const pieceSize = 256 << 10
 
-func newUnpacker(r io.ReaderAt, l *layout) *unpacker {
-	u := &unpacker{layout: l, r: r, current: -1, kept: make([]keptBlock, keptBytes/pieceSize)}
+// newUnpacker keeps up to a number of decoded pieces.
+func newUnpacker(r io.ReaderAt, l *layout, pieces int) *unpacker {
+	u := &unpacker{layout: l, r: r, current: -1, kept: make([]keptBlock, pieces)}
 	for i := range u.kept {
 		u.kept[i].block = -1
 	}
@@ -253,7 +254,7 @@ func (u *unpacker) piece(stream int, from int64) ([]byte, error) {
 		}
 	}
 	if u.current != stream {
-		u.reader, u.current = deflate.NewReader(u.r, *s), stream
+		u.reader, u.current = deflate.NewReader(u.r, *s, u.reader), stream
 	}
 	oldest.block = -1
 	if oldest.data == nil {

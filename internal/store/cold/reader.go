@@ -108,7 +108,7 @@ func unpackedBase(base io.ReaderAt, l *layout) io.ReaderAt {
 	if key, ok := base.(*Reader); ok && key.header.own.same(l) {
 		return storedForm{key}
 	}
-	return newUnpacker(base, l)
+	return newUnpacker(base, l, keptBytes/pieceSize)
 }
 
 // storedForm reads what the blocks of a cold file hold: the unpacked form with recipes.

@@ -38,7 +38,11 @@ func (s *Source) Unpacked() bool { return s.layout != nil }
 func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 	limit, cancel := context.WithTimeout(ctx, searchTime+time.Duration(src.Size/searchBytes)*time.Second)
 	defer cancel()
-	f := finder{ctx: limit, src: src, recipes: recipes}
+	e := workers.Get().(*encoder)
+	defer workers.Put(e)
+	f := &e.finder
+	f.begin(limit, src, recipes)
+	defer f.end()
 	err := f.search()
 	if ctx.Err() != nil {
 		return src, ctx.Err()
@@ -57,7 +61,7 @@ func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 		f.streams[i].Recipe = nil
 	}
 	l := newLayout(src.Size, f.streams, lens)
-	u := newUnpacker(src.ReaderAt, l)
+	u := newUnpacker(src.ReaderAt, l, 4) // it is read from begin to end
 	u.tail = tail
 	src.ReaderAt, src.layout = u, l
 	return src, nil
@@ -71,8 +75,20 @@ type finder struct {
 	analyzer deflate.Analyzer
 	streams  []deflate.Stream
 	failures int
-	named    int // bytes that name the streams
+	named    int    // bytes that name the streams
+	buf      []byte // of search
 }
+
+func (f *finder) begin(ctx context.Context, src Source, recipes bool) {
+	f.ctx, f.src, f.recipes = ctx, src, recipes
+	f.streams, f.failures, f.named = nil, 0, 0
+	if f.buf == nil {
+		f.buf = make([]byte, searchSize+headSize)
+	}
+}
+
+// end lets go of what is not memory.
+func (f *finder) end() { f.ctx, f.src, f.streams = nil, Source{}, nil }
 
 const (
 	searchSize = 1 << 20
@@ -82,9 +98,8 @@ const (
 
 // search looks at each byte that is in no stream.
 func (f *finder) search() error {
-	buf := make([]byte, searchSize+headSize)
 	for at := int64(0); at < f.src.Size; {
-		b := buf[:min(int64(len(buf)), f.src.Size-at)]
+		b := f.buf[:min(int64(len(f.buf)), f.src.Size-at)]
 		if err := readAll(f.src, b, at); err != nil {
 			return err
 		}

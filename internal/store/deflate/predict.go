@@ -102,7 +102,6 @@ type chains struct {
 	prev   [history]int32
 	origin int // nothing at or before this place is a match
 	upto   int // places before are in the chains
-	steps  int // work that was done
 
 	place  int // of now
 	now    token
@@ -110,11 +109,17 @@ type chains struct {
 	looked bool
 }
 
-// newChains is for a level of zlib and its memLevel.
-func newChains(t *text, level, memory int) *chains {
+// reset begins a stream, for a level of zlib and its memLevel.
+func (c *chains) reset(t *text, level, memory int) {
 	hashBits := uint(memory + 7)
-	return &chains{tuning: tunings[level], text: t, block: 1<<(memory+6) - 1, shift: (hashBits + 2) / 3,
-		mask: 1<<hashBits - 1, head: make([]int32, 1<<hashBits), place: -1}
+	c.tuning, c.text, c.block = tunings[level], t, 1<<(memory+6)-1
+	c.shift, c.mask = (hashBits+2)/3, 1<<hashBits-1
+	if cap(c.head) < 1<<hashBits {
+		c.head = make([]int32, 1<<hashBits)
+	}
+	c.head = c.head[:1<<hashBits]
+	clear(c.head)
+	c.origin, c.upto, c.place, c.looked = 0, 0, -1, false
 }
 
 func (c *chains) forget(p int) {
@@ -168,7 +173,6 @@ func (c *chains) search(p, length int) token {
 	here := b[p-base : p-base+most]
 	found := token(0)
 	for {
-		c.steps++
 		there := b[from-base : from-base+most]
 		if there[length] == here[length] && there[length-1] == here[length-1] && there[0] == here[0] && there[1] == here[1] {
 			if n := same(there, here); n > length {
@@ -275,10 +279,10 @@ type goPlace struct {
 	at    int
 }
 
-func newGoFast(t *text) *goFast {
-	g := &goFast{text: t}
+// reset begins a stream.
+func (g *goFast) reset(t *text) {
+	g.text = t
 	g.forget(0)
-	return g
 }
 
 func (g *goFast) forget(p int) {

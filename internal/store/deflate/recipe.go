@@ -26,23 +26,35 @@ const (
 	otherFinal  = 8 // whether it is the last block
 )
 
-// newPredictor returns the predictor of a setting; nil if there is none.
-func newPredictor(t *text, setting byte) predictor {
-	switch s := setting &^ forgets; {
+// newPredictor returns the predictor of a setting; nil if there is none. It uses the memory of
+// an earlier one.
+func (r *run) newPredictor(setting byte) predictor {
+	s, memory := setting&^forgets, 8
+	switch {
 	case s == goSetting:
-		return newGoFast(t)
-	case s > zlibSetting && s < zlibSetting+10:
-		return newChains(t, int(s-zlibSetting), 8)
+		if r.goFast == nil {
+			r.goFast = &goFast{}
+		}
+		r.goFast.reset(&r.text)
+		return r.goFast
 	case s > zlib9Setting && s < zlib9Setting+10:
-		return newChains(t, int(s-zlib9Setting), 9)
+		s, memory = s-zlib9Setting, 9
+	case s == zlibSetting || s > zlibSetting+9:
+		return nil
 	}
-	return nil
+	if r.chains == nil {
+		r.chains = &chains{}
+	}
+	r.chains.reset(&r.text, int(s), memory)
+	return r.chains
 }
 
 // run is a stream on its way through a predictor.
 type run struct {
 	text
 	predictor
+	goFast  *goFast
+	chains  *chains
 	setting byte
 	p       int
 	counts  counts
@@ -52,7 +64,7 @@ type run struct {
 func (r *run) begin(setting byte, plain io.Reader, size int) bool {
 	r.text.reset(plain, size)
 	r.setting, r.p = setting, 0
-	r.predictor = newPredictor(&r.text, setting)
+	r.predictor = r.newPredictor(setting)
 	return r.predictor != nil
 }
 

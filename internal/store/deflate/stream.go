@@ -11,6 +11,7 @@ const (
 	maxStream = 1<<31 - 1<<20 // bytes
 	// A sample of a stream says how it was made.
 	sampleBytes = 256 << 10
+	maxSamples  = 64 // blocks
 	// A stream that became more than maxRatio times shorter is hardly worth more.
 	maxRatio = 64
 )
@@ -28,6 +29,12 @@ type inflated struct {
 	block block
 	given int
 	err   error
+}
+
+// restart begins at a bit in front of which past was decoded.
+func (d *inflated) restart(r io.ReaderAt, bit, end int64, past []byte) {
+	d.begin(r, bit, end, past)
+	d.given, d.err, d.block.final = 0, nil, false
 }
 
 func (d *inflated) Read(to []byte) (int, error) {
@@ -50,11 +57,14 @@ func (d *inflated) Read(to []byte) (int, error) {
 
 // Analyzer makes recipes of streams, one after the other.
 type Analyzer struct {
-	blocks, plain decoder
-	block         block
-	analysis      analysis
-	samples       []block
-	last          byte // setting of the last stream
+	blocks   decoder
+	inflated inflated
+	block    block
+	analysis analysis
+	samples  []block // the first used are of the stream
+	used     int
+	plain    []byte // of the samples
+	last     byte   // setting of the last stream
 }
 
 // settings are tried in this order.
@@ -69,23 +79,20 @@ var settings = []byte{
 func (a *Analyzer) Probe(ctx context.Context, r io.ReaderAt, at, end int64) (bool, error) {
 	d := &a.blocks
 	d.begin(r, at*8, end, nil)
-	a.samples = a.samples[:0]
-	var plain []byte
-	for len(plain) < sampleBytes && len(a.samples) < 64 {
-		if err := d.next(&a.block); err != nil {
+	a.used = 0
+	plain := a.plain[:0]
+	for final := false; !final && len(plain) < sampleBytes && a.used < maxSamples; a.used++ {
+		if a.used == len(a.samples) {
+			a.samples = append(a.samples, block{})
+		}
+		b := &a.samples[a.used]
+		if err := d.next(b); err != nil {
 			return false, err
 		}
-		b := &a.block
 		plain = append(plain, d.bytes()...)
-		c := *b
-		c.tokens = append([]token(nil), b.tokens...)
-		c.coding.header = bitString{}
-		c.coding.header.addAll(b.coding.header.bytes(), b.coding.header.len())
-		a.samples = append(a.samples, c)
-		if b.final {
-			break
-		}
+		final = b.final
 	}
+	a.plain = plain
 	packed := int((d.position()+7)/8 - at)
 	if d.total < MinStream || len(plain) > maxRatio*packed+4096 {
 		return false, ErrRefused
@@ -119,9 +126,9 @@ func (a *Analyzer) try(ctx context.Context, setting byte, plain []byte, most int
 	if !x.begin(setting, bytes.NewReader(plain), len(plain)) {
 		return 0, false
 	}
-	for i := range a.samples {
+	for i := range a.used {
 		b := &a.samples[i]
-		if i > 0 && i+1 == len(a.samples) && !b.final {
+		if i > 0 && i+1 == a.used && !b.final {
 			break
 		}
 		if err := x.add(ctx, b); err != nil || len(x.recipe) >= most {
@@ -140,8 +147,8 @@ func (a *Analyzer) Analyze(ctx context.Context, r io.ReaderAt, at, end int64) (S
 	}
 	s := Stream{At: at, Len: n, Size: size}
 	x := &a.analysis
-	plain := &inflated{}
-	plain.begin(r, at*8, at+n, nil)
+	plain := &a.inflated
+	plain.restart(r, at*8, at+n, nil)
 	if !x.begin(a.last, plain, int(size)) {
 		return s, ErrRefused
 	}
@@ -170,7 +177,7 @@ func (a *Analyzer) Analyze(ctx context.Context, r io.ReaderAt, at, end int64) (S
 
 // Measure decodes a stream, and returns the number of its bytes and its own length.
 func (a *Analyzer) Measure(ctx context.Context, r io.ReaderAt, at, end int64) (size, n int64, err error) {
-	d := &a.plain
+	d := &a.blocks
 	d.begin(r, at*8, end, nil)
 	for {
 		if err := ctx.Err(); err != nil {
@@ -215,9 +222,14 @@ type Reader struct {
 	discard []byte
 }
 
-// NewReader returns a Reader of a stream in r.
-func NewReader(r io.ReaderAt, s Stream) *Reader {
-	return &Reader{r: r, s: s, marks: []mark{{bit: s.At * 8}}}
+// NewReader returns a Reader of a stream in r. It takes the memory of old, which is not used
+// any more, unless that is nil.
+func NewReader(r io.ReaderAt, s Stream, old *Reader) *Reader {
+	n := &Reader{r: r, s: s, marks: []mark{{bit: s.At * 8}}, at: -1}
+	if old != nil {
+		n.d, n.discard = old.d, old.discard
+	}
+	return n
 }
 
 // ReadAt implements [io.ReaderAt], for one goroutine.
@@ -250,14 +262,13 @@ func (r *Reader) seek(off int64) {
 			m = &r.marks[i]
 		}
 	}
-	if r.d != nil && r.at <= off && m.at <= r.at {
+	if r.at >= 0 && r.at <= off && m.at <= r.at {
 		return
 	}
 	if r.d == nil {
 		r.d = &inflated{}
 	}
-	r.d.begin(r.r, m.bit, r.s.At+r.s.Len, m.past)
-	r.d.given, r.d.err, r.d.block.final = 0, nil, false
+	r.d.restart(r.r, m.bit, r.s.At+r.s.Len, m.past)
 	r.at = m.at
 }
 
