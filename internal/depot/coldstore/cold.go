@@ -480,8 +480,15 @@ func (c *Cold) CoolOne(ctx context.Context, series []Candidate, i int, opt CoolO
 	err = c.commit(ctx, src, file, base, opt)
 	if errors.Is(err, blob.ErrDamaged) && src.source.Unpacked() {
 		// Its streams cannot be made again after all.
-		c.log.WarnContext(ctx, "compressed sections stay as they are: the cold file could not be read back", "content", src.ref.String(), "error", err)
-		file, err = c.encodeWhole(ctx, src, base, opt)
+		c.log.WarnContext(ctx, "compressed sections stay as they are: the cold file could not be read back",
+			"content", src.ref.String(), "error", err)
+		src = newOpened(src.File, src.ref)
+		if base != nil {
+			*base = newOpened(base.File, base.ref)
+		}
+		if file, err = c.encode(ctx, src, base, opt.Pace); err == nil {
+			err = c.commit(ctx, src, file, base, opt)
+		}
 	}
 	if err != nil {
 		return done, err
@@ -489,20 +496,6 @@ func (c *Cold) CoolOne(ctx context.Context, series []Candidate, i int, opt CoolO
 	done.File = file.Size
 	cooled(series, k, done, c.now())
 	return done, nil
-}
-
-// encodeWhole stores and commits the cold file of a content as it is.
-func (c *Cold) encodeWhole(ctx context.Context, src opened, base *opened, opt CoolOptions) (record.Content, error) {
-	src = newOpened(src.File, src.ref)
-	if base != nil {
-		b := newOpened(base.File, base.ref)
-		base = &b
-	}
-	file, err := c.encode(ctx, src, base, opt.Pace)
-	if err == nil {
-		err = c.commit(ctx, src, file, base, opt)
-	}
-	return file, err
 }
 
 // cooled notes in a series that its content k became cold.

@@ -81,7 +81,9 @@ func TestUnpackedDelta(t *testing.T) {
 		}
 		return c
 	}
-	for name, from := range map[string]io.ReaderAt{"plain base": bytes.NewReader(base), "unpacked key": open(key, nil), "old key": open(old, nil)} {
+	for name, from := range map[string]io.ReaderAt{
+		"plain base": bytes.NewReader(base), "unpacked key": open(key, nil), "old key": open(old, nil),
+	} {
 		c := open(delta, from)
 		if got := restored(t, c); !bytes.Equal(got, b) {
 			t.Errorf("%s: other bytes", name)

@@ -353,7 +353,7 @@ func (p *Packer) next() error {
 		p.skip()
 	}
 	p.over = b.final
-	if p.err == nil && (!p.out.write(b, p.data) || b.final && len(p.recipe) > 0 || !b.final && from == p.p && p.p == p.text.size && flags == 0) {
+	if p.err == nil && (!p.out.write(b, p.data) || b.final && len(p.recipe) > 0) {
 		return errRecipe
 	}
 	return p.err
