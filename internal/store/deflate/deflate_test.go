@@ -168,12 +168,12 @@ func FuzzStream(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		w.Write(sample(f, 20_000))
+		w.Write(sample(f, 6_000))
 		w.Close()
 		f.Add(b.Bytes())
 	}
+	var a Analyzer
 	f.Fuzz(func(t *testing.T, packed []byte) {
-		var a Analyzer
 		r := bytes.NewReader(packed)
 		if ok, err := a.Probe(t.Context(), r, 0, int64(len(packed))); !ok || err != nil {
 			return
