@@ -91,8 +91,8 @@ mutants: setup ## shows that each part of make torture finds a fault that was ma
 bench: setup ## the ratios of BENCHMARKS.md, measured side by side; scripts/bench engines and scripts/bench keys are parts of their own
 	@scripts/bench
 
-bench-cold: ## cold storage on series of builds beside zstd and chunks; SRC=DIR is a checkout of glslang for two of them (hours, 4 GB)
-	@scripts/coldseries $(CACHE)/cold $(SRC)
+bench-cold: ## cold storage on series of builds beside zstd and chunks; SRC=DIR is a checkout of glslang for two of them, SRC2=DIR one of esbuild (hours, 4 GB)
+	@scripts/coldseries $(CACHE)/cold "$(SRC)" "$(SRC2)"
 	@SYMDEPOT_COLD_SERIES=$(CACHE)/cold $(GO) test -count=1 -timeout 12h -v -run '^TestBenchCold$$' ./internal/store/cold | grep -oE '[A-Z]: .*|^(ok|FAIL|---).*'
 
 clean: ## remove what was built and fetched

@@ -429,11 +429,12 @@ func seriesOf(rows []contents.CoolCandidate, products []string) (list []coolSeri
 // opened is a content that a cold file is made from.
 type opened struct {
 	blob.File
-	ref blob.Ref
+	ref    blob.Ref
+	source cold.Source // its bytes, or its unpacked form
 }
 
-func (o opened) source() cold.Source {
-	return cold.Source{ReaderAt: o.File, Size: o.Size(), Sum: o.ref}
+func newOpened(f blob.File, ref blob.Ref) opened {
+	return opened{f, ref, cold.Source{ReaderAt: f, Size: f.Size(), Sum: ref}}
 }
 
 // CoolOne makes content i of a series cold.
@@ -448,8 +449,11 @@ func (c *Cold) CoolOne(ctx context.Context, series []Candidate, i int, opt CoolO
 		return done, err
 	}
 	defer plain.Close()
-	src := opened{plain, k.Ref}
-	key, err := cold.Estimate(ctx, src.source(), nil, coolSamples)
+	src := newOpened(plain, k.Ref)
+	if src.source, err = cold.Unpack(ctx, src.source); err != nil {
+		return done, err
+	}
+	key, err := cold.Estimate(ctx, src.source, nil, coolSamples)
 	if err != nil {
 		return done, err
 	}
@@ -481,7 +485,20 @@ func (c *Cold) CoolOne(ctx context.Context, series []Candidate, i int, opt CoolO
 	if err != nil {
 		return done, err
 	}
-	if err := c.commit(ctx, src, file, base, opt); err != nil {
+	err = c.commit(ctx, src, file, base, opt)
+	if errors.Is(err, blob.ErrDamaged) && src.source.Unpacked() {
+		// Its streams cannot be made again after all.
+		c.log.WarnContext(ctx, "compressed sections stay as they are: the cold file could not be read back",
+			"content", src.ref.String(), "error", err)
+		src = newOpened(src.File, src.ref)
+		if base != nil {
+			*base = newOpened(base.File, base.ref)
+		}
+		if file, err = c.encode(ctx, src, base, opt.Pace); err == nil {
+			err = c.commit(ctx, src, file, base, opt)
+		}
+	}
+	if err != nil {
 		return done, err
 	}
 	done.File = file.Size
@@ -523,11 +540,10 @@ func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src op
 			continue // damaged: verify names it
 		}
 		var n int64
-		b := &opened{f, series[j].Ref}
+		var b *opened
 		if err == nil {
-			from := b.source()
-			if n, err = cold.Estimate(ctx, src.source(), &from, coolSamples); err != nil {
-				_ = b.Close() // opened for reading
+			if b, n, err = estimate(ctx, src, f, series[j].Ref); err != nil {
+				_ = f.Close() // opened for reading
 			}
 		}
 		if err != nil {
@@ -548,6 +564,20 @@ func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src op
 	return best, base, nil
 }
 
+// estimate returns an open base, unpacked if the content is, and the estimated length of the
+// delta against it.
+func estimate(ctx context.Context, src opened, f blob.File, ref blob.Ref) (*opened, int64, error) {
+	b := newOpened(f, ref)
+	var err error
+	if src.source.Unpacked() {
+		if b.source, err = cold.UnpackBase(ctx, b.source); err != nil {
+			return nil, 0, err
+		}
+	}
+	n, err := cold.Estimate(ctx, src.source, &b.source, coolSamples)
+	return &b, n, err
+}
+
 // encode stores the cold file of a content, as a key if base is nil.
 func (c *Cold) encode(ctx context.Context, src opened, base *opened, pace func(n int) error) (record.Content, error) {
 	sp, err := c.store.Below().Spool()
@@ -556,9 +586,9 @@ func (c *Cold) encode(ctx context.Context, src opened, base *opened, pace func(n
 	}
 	defer sp.Close()
 	if base == nil {
-		_, err = cold.EncodeKey(ctx, sp, src.source(), pace)
+		_, err = cold.EncodeKey(ctx, sp, src.source, pace)
 	} else {
-		_, err = cold.EncodeDelta(ctx, sp, src.source(), base.source(), pace)
+		_, err = cold.EncodeDelta(ctx, sp, src.source, base.source, pace)
 	}
 	if err != nil {
 		sp.Abort()

@@ -18,6 +18,8 @@ type coldReport struct {
 	Size       int64            `json:"size"`
 	BaseSHA256 string           `json:"base_sha256,omitempty"`
 	BaseSize   int64            `json:"base_size,omitempty"`
+	Streams    int              `json:"streams,omitempty"`
+	Unpacked   int64            `json:"unpacked_size,omitempty"`
 	Bytes      int64            `json:"bytes"`
 	Share      float64          `json:"share"`
 	Table      int64            `json:"table_bytes"`
@@ -35,6 +37,9 @@ func (r coldReport) print(a *console.Console) error {
 	if r.BaseSHA256 != "" {
 		fmt.Fprintf(a.Stdout, "  base    %s, %s, in %d units of 64 KiB, at most %d for a block\n",
 			r.BaseSHA256, term.Size(r.BaseSize), r.Units, r.Most)
+	}
+	if r.Streams > 0 {
+		fmt.Fprintf(a.Stdout, "  %s unpacked, %s in all\n", term.Count(int64(r.Streams), "deflate stream"), term.Size(r.Unpacked))
 	}
 	for _, kind := range []string{"plain", "delta", "copy", "zero"} {
 		if n := r.Blocks[kind]; n > 0 {

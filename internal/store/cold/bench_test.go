@@ -61,7 +61,7 @@ func file(t testing.TB, path string) Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Source{f, n, [32]byte(sum.Sum(nil))}
+	return Source{ReaderAt: f, Size: n, Sum: [32]byte(sum.Sum(nil))}
 }
 
 // bench measures one series.
@@ -88,7 +88,7 @@ func TestBenchCold(t *testing.T) {
 	}
 	names := os.Getenv("SYMDEPOT_COLD_NAMES")
 	if names == "" {
-		names = "A B C D M P K"
+		names = "A B C D E M P K"
 	}
 	for _, name := range strings.Fields(names) {
 		builds, err := filepath.Glob(filepath.Join(root, name, "[0-9][0-9]"))
@@ -155,7 +155,11 @@ func (b *bench) cool(t *testing.T) {
 			src := file(t, b.builds[i])
 			n := b.store(t, i, src, &base)
 			if i%5 == 1 {
+				if src = unpacked(t, src, Unpack); src.Unpacked() {
+					base = unpacked(t, file(t, b.builds[key]), UnpackBase)
+				}
 				guess, err := Estimate(context.Background(), src, &base, 16)
+				base = file(t, b.builds[key])
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -173,9 +177,9 @@ func (b *bench) store(t *testing.T, i int, src Source, base *Source) int64 {
 	}
 	var s Stats
 	if base == nil {
-		b.key.run(src.Size, func() { s, err = EncodeKey(context.Background(), f, src, nil) })
+		b.key.run(src.Size, func() { s, err = EncodeKey(context.Background(), f, unpacked(t, src, Unpack), nil) })
 	} else {
-		b.encode.run(src.Size, func() { s, err = EncodeDelta(context.Background(), f, src, *base, nil) })
+		b.encode.run(src.Size, func() { s, err = b.delta(t, f, src, *base) })
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -191,6 +195,22 @@ func (b *bench) store(t *testing.T, i int, src Source, base *Source) int64 {
 		}
 	})
 	return s.Bytes
+}
+
+// delta makes a delta as cooling does: with the streams of both unpacked.
+func (b *bench) delta(t *testing.T, w io.Writer, src, base Source) (Stats, error) {
+	if src = unpacked(t, src, Unpack); src.Unpacked() {
+		base = unpacked(t, base, UnpackBase)
+	}
+	return EncodeDelta(context.Background(), w, src, base, nil)
+}
+
+func unpacked(t testing.TB, s Source, f func(context.Context, Source) (Source, error)) Source {
+	s, err := f(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // open opens the cold file of a build, with its key.
@@ -277,7 +297,7 @@ func TestMemoryOfOne(t *testing.T) {
 	case "cool":
 		src, base := file(t, files[0]), file(t, files[1])
 		for range 3 {
-			if _, err := EncodeDelta(context.Background(), io.Discard, src, base, nil); err != nil {
+			if _, err := new(bench).delta(t, io.Discard, src, base); err != nil {
 				t.Fatal(err)
 			}
 		}

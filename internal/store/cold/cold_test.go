@@ -12,7 +12,7 @@ import (
 
 // content is a plain content in memory.
 func content(b []byte) Source {
-	return Source{bytes.NewReader(b), int64(len(b)), sha256.Sum256(b)}
+	return Source{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Sum: sha256.Sum256(b)}
 }
 
 // program makes n bytes that look like a program: words that repeat, with numbers.

@@ -18,6 +18,8 @@ type Source struct {
 	io.ReaderAt
 	Size int64
 	Sum  [32]byte // SHA-256
+
+	layout *layout // of an unpacked content, whose unpacked form is what is read; else nil
 }
 
 // Stats is what was written.
@@ -34,7 +36,7 @@ type Stats struct {
 // pace, unless that is nil, with the bytes of src that are done since the last call;
 // pace may wait, and its error ends the work. It does not check the hash of src.
 func EncodeKey(ctx context.Context, w io.Writer, src Source, pace func(int) error) (Stats, error) {
-	h := Header{Version: Version, Form: KeyForm, BlockSize: 1 << keyLog, Size: src.Size, Sum: src.Sum}
+	h := Header{Version: 1, Form: KeyForm, BlockSize: 1 << keyLog, Size: src.Size, Sum: src.Sum}
 	return encode(ctx, w, src, nil, h, pace)
 }
 
@@ -42,7 +44,7 @@ func EncodeKey(ctx context.Context, w io.Writer, src Source, pace func(int) erro
 // end, and the base once. Both may be of any size: of a large base, the surroundings of
 // a block's own place are searched. The base must not be a delta. For pace see EncodeKey.
 func EncodeDelta(ctx context.Context, w io.Writer, src, base Source, pace func(int) error) (Stats, error) {
-	h := Header{Version: Version, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, Sum: src.Sum,
+	h := Header{Version: 1, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, Sum: src.Sum,
 		BaseSize: base.Size, BaseSum: base.Sum}
 	return encode(ctx, w, src, &base, h, pace)
 }
@@ -51,9 +53,12 @@ func encode(ctx context.Context, w io.Writer, src Source, base *Source, h Header
 	if h.Size < 0 || h.Size > maxSize || h.BaseSize < 0 || h.BaseSize > maxSize {
 		return s, fmt.Errorf("cold: a content of %d bytes against one of %d cannot be stored", h.Size, h.BaseSize)
 	}
+	if err := h.take(src, base); err != nil {
+		return s, err
+	}
 	e := workers.Get().(*encoder)
 	defer workers.Put(e)
-	e.reset(base)
+	e.reset(base, h.unpackedBase())
 	defer e.release()
 	out := h.append(nil)
 	sum := sha256.New()
@@ -61,7 +66,7 @@ func encode(ctx context.Context, w io.Writer, src Source, base *Source, h Header
 	if _, err := w.Write(out); err != nil {
 		return s, err
 	}
-	f := foot{table: headLen}
+	f := foot{table: int64(len(out))}
 	var table []byte
 	for i := range h.blocks() {
 		if err := ctx.Err(); err != nil {
@@ -96,6 +101,21 @@ func encode(ctx context.Context, w io.Writer, src Source, base *Source, h Header
 	s.Bytes = f.table + int64(len(table))
 	_, err = w.Write(table)
 	return s, err
+}
+
+// take takes the layouts of a content and its base.
+func (h *Header) take(src Source, base *Source) error {
+	h.own = src.layout
+	if base != nil && base.layout != nil { // the recipes of a base are of no use for a delta
+		h.base = newLayout(base.Size, base.layout.streams, make([]int64, len(base.layout.streams)))
+	}
+	if h.UnpackedSize() > maxSize || h.unpackedBase() > maxSize {
+		return fmt.Errorf("cold: a content of %d bytes unpacked cannot be stored", h.UnpackedSize())
+	}
+	if h.own != nil || h.base != nil {
+		h.Version = 2
+	}
+	return nil
 }
 
 // readAll reads all of b. A content that ends early is not the one it is said to be.
@@ -137,6 +157,7 @@ type encoder struct {
 	frame    buffer
 	other    buffer
 	entry    entry
+	finder   finder
 }
 
 // buffer is a writer to memory that is used again.
@@ -158,10 +179,10 @@ var workers = sync.Pool{New: func() any {
 	return &encoder{zstd: z, plain: make([]byte, 1<<deltaLog)}
 }}
 
-func (e *encoder) reset(base *Source) {
+func (e *encoder) reset(base *Source, size int64) {
 	e.delta = base != nil
 	if e.delta {
-		e.index.reset(base, base.Size)
+		e.index.reset(base, size)
 		e.match.x = &e.index
 	}
 }
@@ -311,9 +332,12 @@ func Estimate(ctx context.Context, src Source, base *Source, n int) (int64, erro
 	if base != nil {
 		h = Header{Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, BaseSize: base.Size}
 	}
+	if err := h.take(src, base); err != nil {
+		return 0, err
+	}
 	e := workers.Get().(*encoder)
 	defer workers.Put(e)
-	e.reset(base)
+	e.reset(base, h.unpackedBase())
 	defer e.release()
 	blocks := h.blocks()
 	taken := min(blocks, int64(max(n, 1)))
@@ -337,5 +361,5 @@ func Estimate(ctx context.Context, src Source, base *Source, n int) (int64, erro
 	if plain == 0 {
 		return headLen + footLen, nil
 	}
-	return headLen + footLen + int64(float64(cold)/float64(plain)*float64(src.Size)), nil
+	return headLen + footLen + int64(float64(cold)/float64(plain)*float64(h.UnpackedSize())), nil
 }

@@ -17,9 +17,9 @@ import (
 	"io"
 )
 
-// Version is the newest version of the format that this package reads, and the one
-// that it writes.
-const Version = 1
+// Version is the newest version of the format that this package reads. It writes it for
+// contents that are unpacked, or whose base is; other cold files have version 1.
+const Version = 2
 
 // Form says what a cold file is.
 type Form uint8
@@ -51,7 +51,8 @@ const (
 
 const (
 	magic      = "SDC1\r\n\x1a\n"
-	headLen    = 92
+	headLen    = 92 // of version 1; version 2 adds headMore bytes and two layouts
+	headMore   = 8
 	footLen    = 52
 	entryLen   = 20 // of a block in the table, without its ranges
 	keyLog     = 18 // of the blocks of a key
@@ -97,13 +98,41 @@ type Header struct {
 	Sum       [32]byte // SHA-256 of the plain content
 	BaseSize  int64    // 0 for a key
 	BaseSum   [32]byte // zeros for a key
+
+	own, base *layout // of the content and of its base; nil if they have no streams
+	more      int64   // bytes of the head that version 2 adds
 }
 
-// blocks counts the blocks of the content.
-func (h Header) blocks() int64 { return (h.Size + h.BlockSize - 1) / h.BlockSize }
+// Streams is the number of deflate streams of the content that are stored unpacked.
+func (h Header) Streams() int {
+	if h.own == nil {
+		return 0
+	}
+	return len(h.own.streams)
+}
+
+// UnpackedSize is the length of what is stored in blocks: the content with its deflate
+// streams unpacked, and their recipes.
+func (h Header) UnpackedSize() int64 {
+	if h.own == nil {
+		return h.Size
+	}
+	return h.own.stored()
+}
+
+// unpackedBase is the length of the base with its deflate streams unpacked.
+func (h Header) unpackedBase() int64 {
+	if h.base == nil {
+		return h.BaseSize
+	}
+	return h.base.unpacked
+}
+
+// blocks counts the blocks of the unpacked content.
+func (h Header) blocks() int64 { return (h.UnpackedSize() + h.BlockSize - 1) / h.BlockSize }
 
 // blockLen is the length of one block.
-func (h Header) blockLen(i int64) int { return int(min(h.BlockSize, h.Size-i*h.BlockSize)) }
+func (h Header) blockLen(i int64) int { return int(min(h.BlockSize, h.UnpackedSize()-i*h.BlockSize)) }
 
 func (h Header) append(b []byte) []byte {
 	log := byte(keyLog)
@@ -115,7 +144,45 @@ func (h Header) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(h.Size))
 	b = append(b, h.Sum[:]...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(h.BaseSize))
-	return append(b, h.BaseSum[:]...)
+	b = append(b, h.BaseSum[:]...)
+	if h.Version < 2 {
+		return b
+	}
+	at := len(b)
+	b = append(b, make([]byte, headMore)...)
+	b = appendLayout(appendLayout(b, h.own), h.base)
+	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-headMore))
+	return b
+}
+
+// readMore reads what version 2 adds to the head, up to an offset.
+func (h *Header) readMore(r io.ReaderAt, end int64) error {
+	if h.Version < 2 {
+		return nil
+	}
+	var b [headMore]byte
+	if err := readFull(r, b[:], headLen, "the head"); err != nil {
+		return err
+	}
+	n := int64(binary.LittleEndian.Uint32(b[:]))
+	h.more = headMore + n
+	if n > 2*maxLayout || headLen+h.more > end || binary.LittleEndian.Uint32(b[4:]) != 0 {
+		return damaged("its list of streams is too long")
+	}
+	list := make([]byte, n)
+	if err := readFull(r, list, headLen+headMore, "the head"); err != nil {
+		return err
+	}
+	own, list, ok := parseLayout(list, h.Size)
+	if !ok {
+		return damaged("its list of streams contradicts itself")
+	}
+	base, list, ok := parseLayout(list, h.BaseSize)
+	if !ok || len(list) > 0 || base.stored() != base.unpacked || h.Form == KeyForm && len(base.streams) > 0 {
+		return damaged("the list of streams of its base contradicts itself")
+	}
+	h.own, h.base = own.orNil(), base.orNil()
+	return nil
 }
 
 func parseHeader(b []byte) (h Header, err error) {
@@ -214,7 +281,7 @@ func (t *tableReader) read(e *entry) error {
 	*e = entry{frame: binary.LittleEndian.Uint32(b), kind: b[4],
 		controls: int(b[5]) | int(b[6])<<8 | int(b[7])<<16, diffs: int(b[8]) | int(b[9])<<8 | int(b[10])<<16,
 		sum: binary.LittleEndian.Uint64(b[11:]), extents: e.extents[:0]}
-	units := (t.h.BaseSize + unit - 1) / unit
+	units := (t.h.unpackedBase() + unit - 1) / unit
 	var end, sum int64
 	for range int(b[19]) {
 		gap, err := t.varint()
@@ -246,7 +313,7 @@ func (t *tableReader) check(i int64, e *entry, n int64) error {
 		ok = t.h.Form == DeltaForm && e.frame > 0 && e.controls > 0 && e.controls+e.diffs+size <= maxPayload && n > 0
 	case kindCopy:
 		ok = t.h.Form == DeltaForm && e.frame == 0 && e.controls == 0 && e.diffs == 0 && len(e.extents) == 1 &&
-			e.extents[0].n == (int64(size)+unit-1)/unit && e.extents[0].first*unit+int64(size) <= t.h.BaseSize
+			e.extents[0].n == (int64(size)+unit-1)/unit && e.extents[0].first*unit+int64(size) <= t.h.unpackedBase()
 	case kindZero:
 		ok = t.h.Form == DeltaForm && e.frame == 0 && e.controls == 0 && e.diffs == 0 && n == 0
 	}
@@ -319,7 +386,11 @@ func readEnds(r io.ReaderAt, size int64) (h Header, f foot, err error) {
 		return h, f, damaged("the last bytes are not those of a cold file")
 	case f.table < headLen || f.table != size-footLen-f.len:
 		return h, f, damaged("the table is not where the foot says")
-	case f.len < h.blocks()*entryLen:
+	}
+	if err := h.readMore(r, f.table); err != nil {
+		return h, f, err
+	}
+	if f.len < h.blocks()*entryLen {
 		return h, f, damaged("the table is too short")
 	}
 	return h, f, nil
@@ -340,15 +411,15 @@ func ReadHeader(r io.ReaderAt, size int64) (Header, error) {
 // calls visit, which may be nil, with each block, the offset of its frame and the
 // offset of its entry in the table.
 func walk(r io.ReaderAt, h Header, f foot, visit func(i int64, e *entry, frame, at int64) error) error {
-	var head [headLen]byte
-	if err := readFull(r, head[:], 0, "the head"); err != nil {
+	head := make([]byte, headLen+h.more)
+	if err := readFull(r, head, 0, "the head"); err != nil {
 		return err
 	}
 	sum := sha256.New()
-	sum.Write(head[:])
+	sum.Write(head)
 	t := tableReader{h: h, r: bufio.NewReaderSize(io.TeeReader(io.NewSectionReader(r, f.table, f.len), sum), 32<<10)}
 	var e entry
-	frame := int64(headLen)
+	frame := headLen + h.more
 	for i := range h.blocks() {
 		at := t.n
 		if err := t.read(&e); err != nil {

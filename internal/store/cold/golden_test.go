@@ -2,6 +2,7 @@ package cold
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,5 +34,22 @@ func TestStoredFiles(t *testing.T) {
 	delta, err := read(load("cold/delta.c1"), bytes.NewReader(base))
 	if err != nil || !bytes.Equal(delta, b) {
 		t.Errorf("delta.c1 does not give hello-x86.pdb: %v", err)
+	}
+}
+
+// TestStoredRecipes: deflate streams that were unpacked once can be made again for ever. The
+// content of unpacked.c1 are streams of all levels of zlib 1.2.13, with memLevel 8 and 9, and one
+// of Go 1.26. The file is never written again.
+func TestStoredRecipes(t *testing.T) {
+	file, err := os.ReadFile("../../../testdata/cold/unpacked.c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, file, nil)
+	if n := c.Header().Streams(); n != 19 {
+		t.Errorf("%d streams, want 19", n)
+	}
+	if b := restored(t, c); sha256.Sum256(b) != c.Header().Sum {
+		t.Error("the content has another hash")
 	}
 }

@@ -40,6 +40,7 @@ type Reader struct {
 	header Header
 	foot   foot
 	points []checkpoint
+	packer *packer // nil for a content that is not unpacked
 
 	mu      sync.Mutex
 	group   int64 // whose entries are at hand; -1 if none are
@@ -83,6 +84,12 @@ func Open(r io.ReaderAt, size int64, base io.ReaderAt) (*Reader, error) {
 	if h.Form == DeltaForm && base == nil {
 		return nil, damaged("a delta is opened without its base")
 	}
+	if h.base != nil {
+		c.base = unpackedBase(base, h.base)
+	}
+	if h.own != nil {
+		c.packer = newPacker(storedForm{c}, h.own, true)
+	}
 	err = walk(r, h, f, func(i int64, _ *entry, frame, at int64) error {
 		if i%group == 0 {
 			c.points = append(c.points, checkpoint{frame, at})
@@ -94,6 +101,20 @@ func Open(r io.ReaderAt, size int64, base io.ReaderAt) (*Reader, error) {
 	}
 	return c, nil
 }
+
+// unpackedBase returns the unpacked form of a base: what its key stores, if that has the same
+// streams.
+func unpackedBase(base io.ReaderAt, l *layout) io.ReaderAt {
+	if key, ok := base.(*Reader); ok && key.header.own.same(l) {
+		return storedForm{key}
+	}
+	return newUnpacker(base, l, keptBytes/pieceSize)
+}
+
+// storedForm reads what the blocks of a cold file hold: the unpacked form with recipes.
+type storedForm struct{ c *Reader }
+
+func (s storedForm) ReadAt(b []byte, offset int64) (int, error) { return s.c.readStored(b, offset) }
 
 // Header is the head of the file.
 func (c *Reader) Header() Header { return c.header }
@@ -111,13 +132,21 @@ func (c *Reader) Close() error {
 
 // ReadAt reads bytes of the content.
 func (c *Reader) ReadAt(b []byte, offset int64) (n int, err error) {
+	if c.packer != nil {
+		return c.packer.ReadAt(b, offset)
+	}
+	return c.readStored(b, offset)
+}
+
+// readStored reads what the blocks hold.
+func (c *Reader) readStored(b []byte, offset int64) (n int, err error) {
 	if offset < 0 {
 		return 0, io.EOF
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n < len(b) {
-		if offset >= c.header.Size {
+		if offset >= c.header.UnpackedSize() {
 			return n, io.EOF
 		}
 		i := offset / c.header.BlockSize
@@ -134,6 +163,11 @@ func (c *Reader) ReadAt(b []byte, offset int64) (n int, err error) {
 
 // WriteTo writes the whole content.
 func (c *Reader) WriteTo(w io.Writer) (n int64, err error) {
+	if c.packer != nil {
+		// A packer of its own: the streams are made once, and nothing of them is kept.
+		return io.CopyBuffer(struct{ io.Writer }{w}, io.NewSectionReader(newPacker(storedForm{c}, c.header.own, false), 0, c.header.Size),
+			make([]byte, pieceSize))
+	}
 	for i := range c.header.blocks() {
 		k, err := c.writeBlock(w, i)
 		n += int64(k)
@@ -177,7 +211,7 @@ func (c *Reader) block(i int64) ([]byte, error) {
 	}
 	oldest.block = -1
 	if oldest.data == nil {
-		oldest.data = make([]byte, min(c.header.BlockSize, c.header.Size))
+		oldest.data = make([]byte, min(c.header.BlockSize, c.header.UnpackedSize()))
 	}
 	data := oldest.data[:c.header.blockLen(i)]
 	if err := c.decode(data, i, e, at); err != nil {
@@ -263,7 +297,7 @@ func (c *Reader) gatherBase(e *entry) error {
 	n := 0
 	for _, x := range e.extents {
 		from := x.first * unit
-		part := c.gather[n:][:min(x.n*unit, c.header.BaseSize-from)]
+		part := c.gather[n:][:min(x.n*unit, c.header.unpackedBase()-from)]
 		if err := readFull(c.base, part, from, "the base"); err != nil {
 			return err
 		}

@@ -1,0 +1,218 @@
+package cold
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/store/deflate"
+)
+
+const (
+	// Streams are looked for as long as searchTime, and a second longer for each
+	// searchBytes of the content.
+	searchTime  = 10 * time.Second
+	searchBytes = 4 << 20
+	// maxFailures is how many streams of unknown programs are tried.
+	maxFailures = 8
+)
+
+// Unpack finds the deflate streams of src that can be made again of their bytes: compressed
+// sections, members of archives. The result stands for the same content; its cold files hold
+// the streams unpacked. A stream that is damaged, of an unknown program, or takes too long
+// stays as it is.
+func Unpack(ctx context.Context, src Source) (Source, error) {
+	return unpack(ctx, src, true)
+}
+
+// UnpackBase is Unpack for a base, of which no stream has to be made again.
+func UnpackBase(ctx context.Context, src Source) (Source, error) {
+	return unpack(ctx, src, false)
+}
+
+// Unpacked says whether the content has streams that are unpacked.
+func (s *Source) Unpacked() bool { return s.layout != nil }
+
+func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
+	limit, cancel := context.WithTimeout(ctx, searchTime+time.Duration(src.Size/searchBytes)*time.Second)
+	defer cancel()
+	e := workers.Get().(*encoder)
+	defer workers.Put(e)
+	f := &e.finder
+	f.begin(limit, src, recipes)
+	defer f.end()
+	err := f.search()
+	if ctx.Err() != nil {
+		return src, ctx.Err()
+	}
+	if err != nil && limit.Err() == nil {
+		return src, err
+	}
+	if len(f.streams) == 0 {
+		return src, nil
+	}
+	var lens []int64
+	var tail []byte
+	for i := range f.streams {
+		r := f.streams[i].Recipe
+		lens, tail = append(lens, int64(len(r))), append(tail, r...)
+		f.streams[i].Recipe = nil
+	}
+	l := newLayout(src.Size, f.streams, lens)
+	u := newUnpacker(src.ReaderAt, l, 4) // it is read from begin to end
+	u.tail = tail
+	src.ReaderAt, src.layout = u, l
+	return src, nil
+}
+
+// finder looks for deflate streams.
+type finder struct {
+	ctx      context.Context
+	src      Source
+	recipes  bool
+	analyzer deflate.Analyzer
+	streams  []deflate.Stream
+	failures int
+	named    int    // bytes that name the streams
+	buf      []byte // of search
+}
+
+func (f *finder) begin(ctx context.Context, src Source, recipes bool) {
+	f.ctx, f.src, f.recipes = ctx, src, recipes
+	f.streams, f.failures, f.named = nil, 0, 0
+	if f.buf == nil {
+		f.buf = make([]byte, searchSize+headSize)
+	}
+}
+
+// end lets go of what is not memory.
+func (f *finder) end() { f.ctx, f.src, f.streams = nil, Source{}, nil }
+
+const (
+	searchSize = 1 << 20
+	// headSize is how many bytes before a stream are looked at once.
+	headSize = 512
+)
+
+// search looks at each byte that is in no stream.
+func (f *finder) search() error {
+	for at := int64(0); at < f.src.Size; {
+		b := f.buf[:min(int64(len(f.buf)), f.src.Size-at)]
+		if err := readAll(f.src, b, at); err != nil {
+			return err
+		}
+		n := min(searchSize, len(b))
+		next := at + int64(n)
+		for i := 0; i < n; i++ {
+			if b[i] != 0x78 && b[i] != 0x1f && b[i] != 'P' {
+				continue
+			}
+			head := streamHead(b[i:])
+			if head == 0 {
+				continue
+			}
+			end, err := f.try(at + int64(i) + int64(head))
+			if err != nil {
+				return err
+			}
+			if end == 0 {
+				continue
+			}
+			if i = int(min(end-at, int64(n))) - 1; end > next {
+				next = end
+			}
+		}
+		if f.failures >= maxFailures || len(f.streams) >= maxStreams || f.named > maxLayout/4 {
+			return nil
+		}
+		at = next
+	}
+	return nil
+}
+
+// streamHead is how many bytes at the begin of b are the head of a deflate stream; 0 if they are
+// none: of zlib, of gzip, or of a member of a zip archive.
+func streamHead(b []byte) int {
+	if len(b) < 18 {
+		return 0
+	}
+	switch {
+	case b[0] == 0x78: // deflate, window of 32 KiB, no dictionary, check bits
+		if b[1]&0x20 == 0 && (uint(b[0])<<8|uint(b[1]))%31 == 0 {
+			return 2
+		}
+	case b[0] == 0x1f && b[1] == 0x8b && b[2] == 8 && b[3]&^0x1f == 0:
+		return gzipHead(b)
+	case string(b[:4]) == "PK\x03\x04" && len(b) >= 30 && b[8] == 8 && b[9] == 0:
+		return 30 + int(binary.LittleEndian.Uint16(b[26:])) + int(binary.LittleEndian.Uint16(b[28:]))
+	}
+	return 0
+}
+
+// gzipHead is the length of the head of a gzip stream.
+func gzipHead(b []byte) int {
+	flags, n := b[3], 10
+	if flags&4 != 0 {
+		n += 2 + int(binary.LittleEndian.Uint16(b[n:]))
+	}
+	for _, text := range []byte{8, 16} { // name, comment
+		if flags&text == 0 {
+			continue
+		}
+		for n < len(b) && b[n] != 0 {
+			n++
+		}
+		n++
+	}
+	if flags&2 != 0 {
+		n += 2
+	}
+	if n > len(b) {
+		return 0
+	}
+	return n
+}
+
+// try looks for a stream at a place, and returns where it ends; 0 if there is none.
+func (f *finder) try(at int64) (end int64, err error) {
+	if err := f.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if at >= f.src.Size || f.failures >= maxFailures || len(f.streams) >= maxStreams {
+		return 0, nil
+	}
+	ok, err := f.analyzer.Probe(f.ctx, f.src, at, f.src.Size)
+	if err != nil {
+		return 0, f.passed(err)
+	}
+	if !ok {
+		f.failures++
+		return 0, nil
+	}
+	s := deflate.Stream{At: at}
+	if f.recipes {
+		s, err = f.analyzer.Analyze(f.ctx, f.src, at, f.src.Size)
+	} else {
+		s.Size, s.Len, err = f.analyzer.Measure(f.ctx, f.src, at, f.src.Size)
+	}
+	if err != nil {
+		f.failures++
+		return 0, f.passed(err)
+	}
+	if s.Size < deflate.MinStream {
+		return s.At + s.Len, nil
+	}
+	f.streams = append(f.streams, s)
+	f.named += 32
+	return s.At + s.Len, nil
+}
+
+// passed drops the error of bytes that are no stream.
+func (f *finder) passed(err error) error {
+	if errors.Is(err, deflate.ErrRefused) || errors.Is(err, io.EOF) || deflate.IsRecipe(err) {
+		return nil
+	}
+	return err
+}
