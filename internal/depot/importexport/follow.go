@@ -127,11 +127,10 @@ func (f *follower) await(ctx context.Context, seen uint64) error {
 		if err := ctxio.Pause(ctx, followPoll); err != nil {
 			return err
 		}
-		if err := f.claim.check(); err != nil {
-			return nil // the next round says it
-		}
-		if now, err := f.d.Generation(ctx); err != nil || now != seen {
-			return nil
+		lost := f.claim.check() != nil
+		now, err := f.d.Generation(ctx)
+		if lost || err != nil || now != seen {
+			return nil //nolint:nilerr // the next round says what is wrong
 		}
 	}
 }

@@ -187,7 +187,7 @@ func (f *follower) compare(ctx context.Context, ours bool) error {
 		known[at], known[name] = true, true
 	}
 	return f.w.list(ctx, "", func(name string) error {
-		if _, err := f.layout.Parse(name); err != nil || known[name] || strings.HasPrefix(name, ownFolder+"/") {
+		if known[name] || strings.HasPrefix(name, ownFolder+"/") || !f.isFile(name) {
 			return nil // what a web server has beside the files stays
 		}
 		if !ours {
@@ -210,4 +210,10 @@ func (f *follower) save(ctx context.Context) error {
 		return err
 	}
 	return f.w.replace(ctx, statePath, data)
+}
+
+// isFile reports whether a name of the target is that of a file in its layout.
+func (f *follower) isFile(name string) bool {
+	_, err := f.layout.Parse(name)
+	return err == nil
 }

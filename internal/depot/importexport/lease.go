@@ -85,7 +85,7 @@ func (w bucketWriter) hold(ctx context.Context, waiting func(string)) (claim, er
 			return nil, err
 		}
 		before := data
-		newest := number
+		var newest int64
 		if newest, data, err = w.newestLease(ctx); err == nil && (newest != number || !bytes.Equal(before, data)) {
 			if json.Unmarshal(data, &have) == nil && have.Ended {
 				number = newest

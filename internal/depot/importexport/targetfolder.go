@@ -142,16 +142,18 @@ func (w *treeWriter) replace(ctx context.Context, name string, data []byte) erro
 
 // remove implements writer. Folders that become empty go too.
 func (w *treeWriter) remove(_ context.Context, name string) error {
-	err := w.tree.Remove(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := w.tree.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if info, err := w.tree.Root().Lstat(dir); err != nil || !info.IsDir() || w.tree.Remove(dir) != nil {
-			break
-		}
+	for dir := path.Dir(name); dir != "." && w.removeFolder(dir); dir = path.Dir(dir) {
 	}
 	return nil
+}
+
+// removeFolder removes a folder if it is empty, and reports whether it did.
+func (w *treeWriter) removeFolder(dir string) bool {
+	info, err := w.tree.Root().Lstat(dir)
+	return err == nil && info.IsDir() && w.tree.Remove(dir) == nil
 }
 
 // list implements writer. What is no file, and a file that is being written, has no name.

@@ -62,7 +62,7 @@ type run struct {
 }
 
 func (r *run) begin(setting byte, plain io.Reader, size int) bool {
-	r.text.reset(plain, size)
+	r.reset(plain, size)
 	r.setting, r.p = setting, 0
 	r.predictor = r.newPredictor(setting)
 	return r.predictor != nil
@@ -77,10 +77,10 @@ func (r *run) take(t token) {
 
 // expect returns the token that is predicted.
 func (r *run) expect() (token, error) {
-	if err := r.text.at(r.p); err != nil {
+	if err := r.at(r.p); err != nil {
 		return 0, err
 	}
-	return r.predictor.next(r.p), nil
+	return r.next(r.p), nil
 }
 
 // storedTokens takes the tokens up to an end as predicted, for a block that is stored: its
@@ -92,7 +92,7 @@ func (r *run) storedTokens(end int) (n int, whole bool, err error) {
 			return n, false, err
 		}
 		if r.p+t.size() > end {
-			t, whole = token(r.text.b[r.p-r.text.from]), false
+			t, whole = token(r.b[r.p-r.from]), false
 		}
 		whole = whole && (n == 0 || !r.full(n, r.p))
 		r.take(t)
@@ -101,7 +101,7 @@ func (r *run) storedTokens(end int) (n int, whole bool, err error) {
 }
 
 // over says whether a block of n tokens is predicted to end.
-func (r *run) over(n int) bool { return r.p >= r.text.size || n > 0 && r.full(n, r.p) }
+func (r *run) over(n int) bool { return r.p >= r.size || n > 0 && r.full(n, r.p) }
 
 // analysis makes a recipe.
 type analysis struct {
@@ -176,7 +176,7 @@ func (a *analysis) add(ctx context.Context, b *block) error {
 	if a.wrong > 0 {
 		flags |= otherTokens
 	}
-	if b.final != (a.p == a.text.size) {
+	if b.final != (a.p == a.size) {
 		flags |= otherFinal
 	}
 	if a.setting&forgets != 0 && b.coding.kind == stored && b.size == 0 {
@@ -193,7 +193,7 @@ func (a *analysis) addTokens(ctx context.Context, tokens []token) (early bool, e
 		if i&0xfff == 0xfff && ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		if a.p+t.size() > a.text.size {
+		if a.p+t.size() > a.size {
 			return false, ErrRefused
 		}
 		early = early || i > 0 && a.full(i, a.p)
@@ -325,7 +325,7 @@ func (p *Packer) next() error {
 	}
 	b.coding.kind = flags >> 4
 	if flags&otherCoding != 0 && b.coding.kind == stored {
-		if count < 0 || count > p.text.size-from {
+		if count < 0 || count > p.size-from {
 			return errRecipe
 		}
 		if err := p.stored(from + count); err != nil {
@@ -343,7 +343,7 @@ func (p *Packer) next() error {
 		}
 		p.data = append(p.data, p.bytes(from)...)
 	}
-	if b.final = p.p == p.text.size; flags&otherFinal != 0 {
+	if b.final = p.p == p.size; flags&otherFinal != 0 {
 		b.final = !b.final
 	}
 	if p.setting&forgets != 0 && b.coding.kind == stored && p.p == from {
@@ -361,7 +361,7 @@ func (p *Packer) next() error {
 
 // bytes are those from an offset up to here, if they are short enough for a stored block.
 func (p *Packer) bytes(from int) []byte {
-	if p.block.coding.kind != stored || p.p-from > 0xffff || from < p.text.from {
+	if p.block.coding.kind != stored || p.p-from > 0xffff || from < p.from {
 		return nil
 	}
 	return p.text.bytes(from, p.p)
@@ -370,7 +370,7 @@ func (p *Packer) bytes(from int) []byte {
 // stored takes a stored block up to an end.
 func (p *Packer) stored(end int) error {
 	from := p.p
-	if err := p.text.at(from); err != nil {
+	if err := p.at(from); err != nil {
 		return err
 	}
 	if end-from > 0xffff {
@@ -431,7 +431,7 @@ func (p *Packer) tokens(count int, corrected bool) error {
 		} else {
 			b.tokens = append(b.tokens, t)
 		}
-		if t.size() > p.text.size-p.p || !t.valid() || len(b.tokens) > maxTokens {
+		if t.size() > p.size-p.p || !t.valid() || len(b.tokens) > maxTokens {
 			return errRecipe
 		}
 		p.take(t)

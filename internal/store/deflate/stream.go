@@ -236,13 +236,13 @@ func NewReader(r io.ReaderAt, s Stream, old *Reader) *Reader {
 func (r *Reader) ReadAt(b []byte, off int64) (n int, err error) {
 	r.seek(off)
 	for n < len(b) && err == nil {
-		var k int
 		if off > r.at {
 			if r.discard == nil {
 				r.discard = make([]byte, 32<<10)
 			}
-			k, err = r.read(r.discard[:min(int64(len(r.discard)), off-r.at)])
+			_, err = r.read(r.discard[:min(int64(len(r.discard)), off-r.at)])
 		} else {
+			var k int
 			k, err = r.read(b[n:])
 			n += k
 			off += int64(k)
