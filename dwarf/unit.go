@@ -120,6 +120,7 @@ type unit struct {
 	strOffsets, addr   uint64 // bases
 	rnglists, ranges   uint64
 	skeleton           *unit // of a split unit: whose addresses it uses
+	top                die   // the first entry
 }
 
 // addresses returns the unit whose base and view of .debug_addr apply.
@@ -218,7 +219,7 @@ func (w *worker) openUnit(v *view, h header, skeleton *unit, at contribution) (*
 	if d.ab == nil {
 		return nil, fmt.Errorf("%w: a unit without an entry", errBad)
 	}
-	u.tag = d.ab.tag
+	u.tag, u.top = d.ab.tag, d
 	if err := w.readUnit(u); err != nil {
 		return nil, err
 	}
