@@ -23,11 +23,11 @@ const maxWidened = 64
 type ELFLookup struct {
 	module functab.Module
 
-	mu     sync.Mutex
-	c      *elfModule
-	units  *dwarf.Units
-	names  *functab.Excerpt
-	err    error // why nothing more is answered
+	mu    sync.Mutex
+	c     *elfModule
+	units *dwarf.Units
+	names *functab.Excerpt
+	err   error // why nothing more is answered
 
 	sections []functab.Section // with code, in ascending order
 }
@@ -46,18 +46,23 @@ func OpenELFLookup(ctx context.Context, files ELFFiles, opt Options) (*ELFLookup
 	}
 	l := &ELFLookup{c: c, names: functab.NewExcerpt(c.b), module: c.b.Module()}
 	l.sections = codeOf(c.files()[0].Sections(), c.base)
-	slices.SortFunc(l.sections, func(a, b functab.Section) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Size, b.Size)) })
-	if err := c.readSymbols(ctx); err != nil {
-		return nil, err
-	}
+	slices.SortFunc(l.sections, func(a, b functab.Section) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Size, b.Size))
+	})
 	d, err := c.dwarfData(files)
 	if err != nil {
 		return nil, err
 	}
-	if l.units, err = dwarf.OpenUnits(ctx, d, c.dwarfOptions(), c.b); err != nil {
-		return nil, err
+	symbols := make(chan error, 1)
+	go func() { symbols <- c.readSymbols(ctx) }()
+	l.units, err = dwarf.OpenUnits(ctx, d, c.dwarfOptions(), c.b)
+	if failed := <-symbols; err == nil {
+		err = failed
 	}
-	return l, l.sound()
+	if err == nil {
+		err = l.sound()
+	}
+	return l, err
 }
 
 // Module returns the description of the module.

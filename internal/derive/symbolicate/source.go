@@ -3,6 +3,7 @@ package symbolicate
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"sync"
 
@@ -29,6 +30,9 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 	}
 	ask := c.ask
 	ask.Format, ask.Module = lookupFormat, q
+	if m := c.units(ctx, ask); m != nil {
+		return m, nil
+	}
 	a, m, err := c.open(ctx, ask)
 	if errors.Is(err, fs.ErrNotExist) && a.Content.Ref != (blob.Ref{}) {
 		if err = c.svc.Lost(ctx, a); err == nil {
@@ -43,6 +47,55 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 		Looker: m.looker, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Missing: a.Missing, Arch: a.Arch,
 		Done: func() { once.Do(func() { c.svc.modules.put(a.Content.Ref, m) }) },
 	}, nil
+}
+
+// units opens a large ELF module whose GSYM file is not made yet, and has the file made
+// in the background. It is nil if it cannot.
+func (c clientLookups) units(ctx context.Context, ask Ask) *Module {
+	svc := c.svc
+	a, f, err := svc.prepare(ctx, ask, true)
+	if f == nil || !errors.Is(err, fs.ErrNotExist) || a.Source == (blob.Ref{}) || !byUnits(f.list[0].kind, f.size()) {
+		return nil
+	}
+	wait := ask
+	ask.Hold = nil
+	if _, err := svc.make(ctx, ask, f); !errors.As(err, new(PendingError)) {
+		return nil
+	}
+	m, err := svc.modules.share(ctx, a.Source, func(ctx context.Context) (Looker, io.Closer, error) { return svc.openUnits(ctx, f) })
+	if err != nil {
+		return nil // the GSYM file answers, or tells why not
+	}
+	whole := func(ctx context.Context) (Looker, func(), error) {
+		a, m, err := c.open(ctx, wait)
+		if err != nil {
+			return nil, nil, err
+		}
+		return m.looker, func() { svc.modules.put(a.Content.Ref, m) }, nil
+	}
+	l := &unitLooker{ctx: ctx, units: m.looker.(*unitTables), open: whole}
+	var once sync.Once
+	return &Module{
+		Looker: l, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Missing: a.Missing, Arch: a.Arch,
+		Done: func() { once.Do(func() { l.done(); svc.modules.put(a.Source, m) }) },
+	}
+}
+
+// openUnits opens a module for lookups in its units.
+func (svc *Service) openUnits(ctx context.Context, f *files) (Looker, io.Closer, error) {
+	list, err := svc.openAll(ctx, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	var t *unitTables
+	parts, err := identifyAll(f.inputs(list))
+	if err == nil {
+		t, err = openUnits(ctx, svc.Scratch, parts)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, closeAll(list))
+	}
+	return t, closers{t.Close, func() error { return closeAll(list) }}, nil
 }
 
 // open finds or makes the GSYM file of a module, and opens it.
