@@ -427,6 +427,7 @@ type worker struct {
 	inl       []functab.Inline // scratch
 	inlRanges []functab.Range
 	number    uint32 // of the unit in the file
+	survey    bool   // units are opened for their first entries alone
 }
 
 func newWorker(r *reader) *worker {

@@ -204,7 +204,7 @@ func (w *worker) openUnit(v *view, h header, skeleton *unit, at contribution) (*
 	if err := w.spend(64); err != nil {
 		return nil, err
 	}
-	t, err := w.abbrevTable(v, at.abbrev+h.abbrev, h.encoding)
+	t, err := w.unitAbbrevs(v, h, at)
 	if err != nil {
 		return nil, err
 	}
@@ -224,6 +224,26 @@ func (w *worker) openUnit(v *view, h header, skeleton *unit, at contribution) (*
 		return nil, err
 	}
 	return u, nil
+}
+
+// unitAbbrevs returns the abbreviations of a unit. A survey needs only that of the first
+// entry.
+func (w *worker) unitAbbrevs(v *view, h header, at contribution) (*abbrevs, error) {
+	off := at.abbrev + h.abbrev
+	if !w.survey {
+		return w.abbrevTable(v, off, h.encoding)
+	}
+	c := cursor{b: v.info.At(h.die, 10)}
+	code := c.uleb()
+	enc := h.encoding
+	if enc.version > 2 {
+		enc.version = 5 // as abbrevTable has it
+	}
+	p := v.abbrev.At(off, 4096)
+	if t, err := parseAbbrevs(p, enc, code); err == nil && code != 0 {
+		return t, w.spend(int64(t.specs + 8*len(t.dense)))
+	}
+	return w.abbrevTable(v, off, h.encoding)
 }
 
 // bases returns where the string offsets and the range lists of a split unit begin, behind

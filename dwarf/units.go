@@ -82,8 +82,15 @@ func OpenUnits(ctx context.Context, d Data, opt Options, b *functab.Builder) (*U
 			return nil, fmt.Errorf("%w: %w", ErrWhole, r.pkgErr)
 		}
 	}
+	for _, w := range x.workers {
+		w.survey = true
+	}
 	if err := x.each(ctx, (*Units).survey); err != nil {
 		return nil, err
+	}
+	for _, w := range x.workers {
+		w.survey = false
+		clear(w.units)
 	}
 	return x, x.sort()
 }
@@ -164,7 +171,14 @@ func (x *Units) place(w *worker, v *view, h header, at unitPlace) error {
 	if w.spans, err = w.entryRanges(u, &u.top, w.spans[:0]); err != nil {
 		return err
 	}
-	loose := !ranged && (u.dwo != "" || h.typ == unitSkeleton || u.abbrevs.haveCode())
+	loose := !ranged && (u.dwo != "" || h.typ == unitSkeleton)
+	if !ranged && !loose {
+		all, err := w.abbrevTable(v, h.abbrev, h.encoding)
+		if err != nil {
+			return err
+		}
+		loose = all.haveCode()
+	}
 	if !loose && len(w.spans) == 0 {
 		return nil
 	}

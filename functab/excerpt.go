@@ -22,8 +22,15 @@ type Excerpt struct {
 	reach []uint64 // the highest end up to here
 }
 
-// NewExcerpt returns an Excerpt of a Builder, of which no Table must be made.
-func NewExcerpt(b *Builder) *Excerpt { return &Excerpt{b: b} }
+// NewExcerpt returns an Excerpt of a Builder, of which no Table must be made. Names that
+// are added with equal shown and raw forms from now on get their shown form from demangle
+// when an answer has them. Nil: they have it.
+func NewExcerpt(b *Builder, demangle func(raw string) string) *Excerpt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.late = demangle
+	return &Excerpt{b: b}
+}
 
 // sort sorts what was added.
 func (x *Excerpt) sort() {
@@ -136,13 +143,14 @@ func (x *Excerpt) Symbol(s Symbol) Answer {
 func (x *Excerpt) IsSymbol(name NameID) bool {
 	x.b.mu.Lock()
 	defer x.b.mu.Unlock()
-	shown, raw := x.b.names.get(name)
+	shown := x.b.shownOf(name)
+	_, raw := x.b.names.get(name)
 	return shown != "" && !constant(shown) && !constant(raw)
 }
 
 // table returns a Table for the texts and records.
 func (x *Excerpt) table() *Table {
-	return &Table{module: x.b.module, names: x.b.names, files: x.b.files, records: x.b.records}
+	return &Table{names: x.b.names, files: x.b.files, records: x.b.records, late: x.b.shownOf}
 }
 
 // Warned reports whether readers left out something.

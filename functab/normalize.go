@@ -122,14 +122,14 @@ func (b *Builder) arrange(i, n int, keep func(*candidate)) {
 	var last *candidate
 	for i < n {
 		c := b.candidate(i)
-		name, _ := b.names.get(NameID(c.head.name))
+		name := b.names.either(NameID(c.head.name))
 		multiple := c.head.params & flagMultiple
 		for i++; i < n; i++ {
 			if start, _ := b.funcs.get(i); start != c.start {
 				break
 			}
 			o := b.candidate(i)
-			other, _ := b.names.get(NameID(o.head.name))
+			other := b.names.either(NameID(o.head.name))
 			if multiple |= o.head.params & flagMultiple; name != "" && other != "" && other != name {
 				multiple = flagMultiple
 			}

@@ -25,6 +25,7 @@ type Table struct {
 	sections []Section
 	warnings []string
 	counts   Counts
+	late     func(NameID) string // of an Excerpt: makes shown names
 }
 
 // Module returns the description of the module.
@@ -203,6 +204,11 @@ func (t *Table) inFunction(start uint64, h head, rec []byte, rva uint64) Answer 
 // line copies the texts: an answer does not keep the table in memory.
 func (t *Table) line(name NameID, file FileID, line uint32) Line {
 	shown, raw := t.names.get(name)
+	if shown == "" && raw != "" {
+		if shown = t.late(name); shown == raw {
+			raw = ""
+		}
+	}
 	if shown == "" {
 		shown = Omitted
 	}

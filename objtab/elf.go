@@ -253,8 +253,10 @@ func (c *elfModule) readMini(mini *objfile.ELFFile, add func(objfile.CodeSymbol)
 // lower rank, shorter, then in alphabetical order.
 func sortSymbols(s []objfile.CodeSymbol) []objfile.CodeSymbol {
 	slices.SortFunc(s, func(a, b objfile.CodeSymbol) int {
-		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Rank, b.Rank),
-			cmp.Compare(len(a.Name), len(b.Name)), strings.Compare(a.Name, b.Name))
+		if a.Address != b.Address { // nearly always: the rest takes longer
+			return cmp.Compare(a.Address, b.Address)
+		}
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(len(a.Name), len(b.Name)), strings.Compare(a.Name, b.Name))
 	})
 	return s
 }

@@ -44,7 +44,7 @@ func OpenELFLookup(ctx context.Context, files ELFFiles, opt Options) (*ELFLookup
 	if c.relocatable() {
 		return nil, fmt.Errorf("%w: a relocatable file", dwarf.ErrWhole)
 	}
-	l := &ELFLookup{c: c, names: functab.NewExcerpt(c.b), module: c.b.Module()}
+	l := &ELFLookup{c: c, names: functab.NewExcerpt(c.b, opt.Demangle), module: c.b.Module()}
 	l.sections = codeOf(c.files()[0].Sections(), c.base)
 	slices.SortFunc(l.sections, func(a, b functab.Section) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Size, b.Size))
@@ -55,7 +55,9 @@ func OpenELFLookup(ctx context.Context, files ELFFiles, opt Options) (*ELFLookup
 	}
 	symbols := make(chan error, 1)
 	go func() { symbols <- c.readSymbols(ctx) }()
-	l.units, err = dwarf.OpenUnits(ctx, d, c.dwarfOptions(), c.b)
+	read := c.dwarfOptions()
+	read.Demangle = nil // the names of answers alone are demangled
+	l.units, err = dwarf.OpenUnits(ctx, d, read, c.b)
 	if failed := <-symbols; err == nil {
 		err = failed
 	}
@@ -112,16 +114,17 @@ func (l *ELFLookup) lookup(ctx context.Context, rva uint64) (a functab.Answer, o
 	if a, ok, err = l.names.Lookup(rva); ok || err != nil {
 		return a, ok, err
 	}
-	a, ok = l.symbolBefore(rva)
-	if !ok {
+	if a, ok = l.symbolBefore(rva); !ok {
 		return a, false, nil
 	}
 	// A function between the symbol and the address ends the range of the symbol.
 	if err := l.readAround(ctx, a.FunctionStart, rva+1); err != nil {
-		return a, false, err
+		return functab.Answer{}, false, err
 	}
-	has, err := l.names.HasFunction(a.FunctionStart, rva+1)
-	return a, !has && err == nil, err
+	if has, err := l.names.HasFunction(a.FunctionStart, rva+1); has || err != nil {
+		return functab.Answer{}, false, err
+	}
+	return a, true, nil
 }
 
 // readAround reads the units on which the answers to lookups in a range depend.
@@ -175,7 +178,10 @@ func (l *ELFLookup) symbolBefore(rva uint64) (a functab.Answer, ok bool) {
 				s.Size = uint32(size)
 			}
 		}
-		return l.names.Symbol(s), s.Size == 0 || rva-s.Address < uint64(s.Size)
+		if s.Size > 0 && rva-s.Address >= uint64(s.Size) {
+			return a, false
+		}
+		return l.names.Symbol(s), true
 	}
 	return a, false
 }
