@@ -146,11 +146,11 @@ func (b *Builder) Name(shown, raw string) NameID {
 	return b.names.number(shown, raw)
 }
 
-// shownOf returns the shown form of a name, and makes it if that was put off.
-func (b *Builder) shownOf(id NameID) string {
-	shown, raw := b.names.get(id)
+// bothOf returns both forms of a name, and makes the shown one if that was put off.
+func (b *Builder) bothOf(id NameID) (shown, raw string) {
+	shown, raw = b.names.get(id)
 	if shown != "" || raw == "" || b.late == nil {
-		return shown
+		return shown, raw
 	}
 	if shown = b.line(b.late(raw)); shown == "" {
 		shown = raw
@@ -158,9 +158,9 @@ func (b *Builder) shownOf(id NameID) string {
 	shown = shownName(shown)
 	p := &b.names.pairs[id-1]
 	if p.shown = b.names.texts.number(shown); p.shown == p.raw {
-		p.raw = 0
+		p.raw, raw = 0, ""
 	}
-	return shown
+	return shown, raw
 }
 
 // ShownOnly makes the Builder keep names in their shown form alone, which takes half

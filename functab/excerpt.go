@@ -143,14 +143,13 @@ func (x *Excerpt) Symbol(s Symbol) Answer {
 func (x *Excerpt) IsSymbol(name NameID) bool {
 	x.b.mu.Lock()
 	defer x.b.mu.Unlock()
-	shown := x.b.shownOf(name)
-	_, raw := x.b.names.get(name)
+	shown, raw := x.b.bothOf(name)
 	return shown != "" && !constant(shown) && !constant(raw)
 }
 
 // table returns a Table for the texts and records.
 func (x *Excerpt) table() *Table {
-	return &Table{names: x.b.names, files: x.b.files, records: x.b.records, late: x.b.shownOf}
+	return &Table{files: x.b.files, records: x.b.records, late: x.b.bothOf}
 }
 
 // Warned reports whether readers left out something.
