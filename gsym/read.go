@@ -11,21 +11,25 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/functab"
 )
 
 // Limits of a File.
 const (
-	maxRecord    = 64 << 20 // bytes of one function
-	maxTables    = 1 << 30  // bytes of address and file tables, which are held in memory
-	maxText      = 64 << 10
-	maxDepth     = 512
-	maxEqual     = 16 // entries of one address that are compared
-	maxNameBytes = 2 << 20
-	checkEvery   = 128 // rows between two places where decoding of lines can start
+	maxRecord  = 64 << 20 // bytes of one function
+	maxTables  = 1 << 30  // bytes of address and file tables, which are held in memory
+	maxText    = 64 << 10
+	maxDepth   = 512
+	maxEqual   = 16  // entries of one address that are compared
+	checkEvery = 128 // rows between two places where decoding of lines can start
 
-	defaultCache = 16 << 20
+	// Memory for decoded functions, and as much for texts: a part of the size of the
+	// file, within bounds.
+	cachePart = 16
+	minCache  = 2 << 20
+	maxCache  = 32 << 20
 )
 
 // File looks up addresses in a GSYM file of version 1. It holds the address and
@@ -54,13 +58,15 @@ type File struct {
 }
 
 // NewFile reads the header and the tables of the GSYM file in the first size bytes
-// of r. cacheBytes limits the memory for decoded functions; 0 means 16 MiB. An error
+// of r. cacheBytes limits the memory for decoded functions, and that for texts; 0 means a
+// sixteenth of the size, and at least 2 and at most 32 MiB. An error
 // wraps ErrFormat or is one of r.
 func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 	f := &File{r: r, size: size, limit: cacheBytes, byUse: list.New(), cached: map[int]*list.Element{}}
 	if f.limit <= 0 {
-		f.limit = defaultCache
+		f.limit = max(minCache, min(size/cachePart, maxCache))
 	}
+	f.names.limit = int(f.limit)
 	head, err := f.read(0, headerSize)
 	if err != nil {
 		return nil, err
@@ -310,6 +316,9 @@ func (f *File) text(at uint32) (string, error) {
 		case int64(len(part)) < min(f.textEnd-from, maxText):
 			continue
 		}
+		if utf8.Valid(part) { // nearly always, and found out faster
+			return string(part), nil
+		}
 		return strings.ToValidUTF8(string(part), "\uFFFD"), nil
 	}
 }
@@ -337,6 +346,7 @@ func (s *scratch) put() {
 type texts struct {
 	recent, older map[textKey]string
 	size          int // bytes of recent
+	limit         int // of the bytes of both
 }
 
 // textKey names a text.
@@ -370,7 +380,7 @@ func (t *texts) get(k textKey) (string, bool) {
 // put keeps a text.
 func (t *texts) put(k textKey, s string) {
 	size := len(s) + 64
-	if t.recent == nil || t.size+size > maxNameBytes/2 {
+	if t.recent == nil || t.size+size > t.limit/2 {
 		t.older, t.recent, t.size = t.recent, map[textKey]string{}, 0
 	}
 	t.size += size

@@ -1,13 +1,14 @@
 package symbolicate
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"unicode/utf8"
 )
 
-// AppendJSON appends the answer as JSON, equal to that of json.Marshal, which needs
-// several times as long and more memory than the answer has.
+// AppendJSON appends the answer as JSON, equal to that of an Encoder of encoding/json without
+// escapes for HTML, which needs several times as long and more memory than the answer has.
 func (a V5Answer) AppendJSON(b []byte) ([]byte, error) {
 	b = append(b, `{"results":[`...)
 	for i, r := range a.Results {
@@ -40,12 +41,14 @@ func (r V5Result) appendJSON(b []byte) ([]byte, error) {
 	// The rest is about modules, of which there are few.
 	rest := r
 	rest.Stacks = nil
-	text, err := json.Marshal(rest)
-	if err != nil {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(rest); err != nil {
 		return nil, err
 	}
 	b = append(b, ']')
-	return append(b, text[len(`{"stacks":null`):]...), nil
+	return append(b, bytes.TrimSuffix(text.Bytes()[len(`{"stacks":null`):], []byte("\n"))...), nil
 }
 
 // appendJSON appends a frame. Members that json.Marshal omits are omitted.
@@ -89,7 +92,16 @@ func appendMember(b []byte, name, text string) []byte {
 	return appendText(append(b, name...), text)
 }
 
-// appendText appends a text as json.Marshal writes it.
+// plain reports whether eight bytes are ASCII that JSON does not escape.
+func plain(s string) bool {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	quote, slash := x^each*'"', x^each*'\\'
+	return (x|(x-each*' ')&^x|(quote-each)&^quote|(slash-each)&^slash)&high == 0
+}
+
+// appendText appends a text as encoding/json writes it.
 func appendText(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
@@ -111,7 +123,9 @@ func appendText(b []byte, s string) []byte {
 			continue
 		}
 		if !escaped[c] {
-			i++
+			for i++; len(s)-i >= 8 && plain(s[i:i+8]); {
+				i += 8
+			}
 			continue
 		}
 		b = append(b, s[first:i]...)
@@ -142,8 +156,6 @@ var escaped = func() (set [utf8.RuneSelf]bool) {
 	for c := range byte(' ') {
 		set[c] = true
 	}
-	for _, c := range []byte(`"\<>&`) {
-		set[c] = true
-	}
+	set['"'], set['\\'] = true, true
 	return set
 }()
