@@ -25,11 +25,11 @@ const (
 	maxEqual   = 16  // entries of one address that are compared
 	checkEvery = 128 // rows between two places where decoding of lines can start
 
-	// Memory for decoded functions, and as much for texts: a part of the size of the
-	// file, within bounds.
+	// Memory for decoded functions, as much for texts, and as much for answers: a part of
+	// the size of the file, within bounds.
 	cachePart = 16
 	minCache  = 2 << 20
-	maxCache  = 32 << 20
+	maxCache  = 24 << 20
 )
 
 // File looks up addresses in a GSYM file of version 1. It holds the address and
@@ -55,18 +55,19 @@ type File struct {
 	used   int64 // bytes
 	limit  int64
 	names  texts
+	shown  answers // without raw names
 }
 
 // NewFile reads the header and the tables of the GSYM file in the first size bytes
-// of r. cacheBytes limits the memory for decoded functions, and that for texts; 0 means a
-// sixteenth of the size, and at least 2 and at most 32 MiB. An error
+// of r. cacheBytes limits each of the memories for decoded functions, texts and answers; 0
+// means a sixteenth of the size, and at least 2 and at most 24 MiB. An error
 // wraps ErrFormat or is one of r.
 func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 	f := &File{r: r, size: size, limit: cacheBytes, byUse: list.New(), cached: map[int]*list.Element{}}
 	if f.limit <= 0 {
 		f.limit = max(minCache, min(size/cachePart, maxCache))
 	}
-	f.names.limit = int(f.limit)
+	f.names.limit, f.shown.limit = int(f.limit), int(f.limit)
 	head, err := f.read(0, headerSize)
 	if err != nil {
 		return nil, err
@@ -107,6 +108,11 @@ func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 		return nil, err
 	}
 	return f, f.readTrailer()
+}
+
+// Memory returns how many bytes the tables have and the memories may have together.
+func (f *File) Memory() int64 {
+	return 3*f.limit + int64(len(f.starts)+len(f.infos)+len(f.files))
 }
 
 // read returns bytes of the file. The caller limits n where it does not come from
@@ -201,7 +207,54 @@ func (f *File) Lookup(rva uint64) (answer functab.Answer, ok bool, err error) {
 // names are in other places of the file than the functions. The frames of the answer
 // are in the memory of frames, if that is large enough.
 func (f *File) LookupShown(rva uint64, frames []functab.Line) (answer functab.Answer, ok bool, err error) {
-	return f.lookup(rva, frames, false)
+	f.mu.Lock()
+	if a, ok := f.shown.get(rva); ok {
+		f.mu.Unlock()
+		a.Frames = append(frames[:0], a.Frames...)
+		return a, true, nil
+	}
+	f.mu.Unlock()
+	if answer, ok, err = f.lookup(rva, frames, false); ok {
+		a := answer
+		a.Frames = slices.Clone(answer.Frames)
+		f.mu.Lock()
+		f.shown.put(rva, a)
+		f.mu.Unlock()
+	}
+	return answer, ok, err
+}
+
+// answers are answers that were given, by address. When they exceed their limit, those
+// that were not used for the longest time are forgotten.
+type answers struct {
+	recent, older map[uint64]functab.Answer
+	size          int // bytes of recent
+	limit         int // of the bytes of both
+}
+
+// get returns an answer that was given.
+func (t *answers) get(rva uint64) (functab.Answer, bool) {
+	a, ok := t.recent[rva]
+	if !ok {
+		if a, ok = t.older[rva]; ok {
+			t.put(rva, a)
+		}
+	}
+	return a, ok
+}
+
+// put keeps an answer. Its texts are those of the other memory; they count here too.
+func (t *answers) put(rva uint64, a functab.Answer) {
+	size := 128
+	for i := range a.Frames {
+		l := &a.Frames[i]
+		size += 80 + len(l.Function) + len(l.File)
+	}
+	if t.recent == nil || t.size+size > t.limit/2 {
+		t.older, t.recent, t.size = t.recent, map[uint64]functab.Answer{}, 0
+	}
+	t.size += size
+	t.recent[rva] = a
 }
 
 func (f *File) lookup(rva uint64, frames []functab.Line, raw bool) (answer functab.Answer, ok bool, err error) {
@@ -303,7 +356,7 @@ func (f *File) text(at uint32) (string, error) {
 	}
 	s := scratches.Get().(*scratch)
 	defer s.put()
-	for n := int64(512); ; n *= 8 {
+	for n := int64(2048); ; n *= 8 {
 		part, err := f.readTo(s.bytes, from, min(n, f.textEnd-from, maxText))
 		if err != nil {
 			return "", err

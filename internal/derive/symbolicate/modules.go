@@ -35,6 +35,7 @@ type openModule struct {
 	looker Looker
 	file   io.Closer
 	err    error
+	memory int64     // that looker may need, in bytes; guarded by modules.mu
 	users  int       // guarded by modules.mu
 	used   time.Time // guarded by modules.mu
 }
@@ -75,6 +76,11 @@ func (ms *modules) share(
 	_ = closeAll(stale) // opened for reading
 	if !ok {
 		m.looker, m.file, m.err = open(context.WithoutCancel(ctx))
+		if l, sized := m.looker.(sizedLooker); sized {
+			ms.mu.Lock()
+			m.memory = l.memory()
+			ms.mu.Unlock()
+		}
 		close(m.ready)
 	}
 	select {
@@ -118,19 +124,28 @@ func (ms *modules) closeIdle() {
 	_ = closeAll(stale) // opened for reading
 }
 
-// stale removes the modules that are idle or too many, and returns their files. The
-// caller holds mu.
+// sizedLooker is a Looker that says how much memory it may need.
+type sizedLooker interface{ memory() int64 }
+
+// maxOpenMemory is how much memory the open modules that nobody uses may need, with those
+// that somebody uses, in bytes.
+const maxOpenMemory = 1 << 30
+
+// stale removes the modules that are idle or too many, or need too much memory, and
+// returns their files. The caller holds mu.
 func (ms *modules) stale() (files []io.Closer) {
 	now := time.Now()
 	for {
 		var oldest blob.Ref
 		var found *openModule
+		memory := int64(0)
 		for ref, m := range ms.open {
+			memory += m.memory
 			if m.users == 0 && (found == nil || m.used.Before(found.used)) {
 				oldest, found = ref, m
 			}
 		}
-		if found == nil || len(ms.open) <= ms.max && now.Sub(found.used) < idleModule {
+		if found == nil || len(ms.open) <= ms.max && memory <= maxOpenMemory && now.Sub(found.used) < idleModule {
 			return files
 		}
 		delete(ms.open, oldest)

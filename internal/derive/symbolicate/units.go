@@ -64,6 +64,9 @@ func (list closers) Close() error {
 	return errors.Join(errs...)
 }
 
+// memory implements sizedLooker.
+func (t *unitTables) memory() int64 { return unitsMemory }
+
 // Close removes temporary files.
 func (t *unitTables) Close() error { return t.scratch.close() }
 

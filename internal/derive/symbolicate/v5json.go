@@ -92,13 +92,21 @@ func appendMember(b []byte, name, text string) []byte {
 	return appendText(append(b, name...), text)
 }
 
-// plain reports whether eight bytes are ASCII that JSON does not escape.
-func plain(s string) bool {
+// plain returns how many bytes at the start of a text are ASCII that JSON does not escape,
+// as far as eight together are.
+func plain(s string) int {
 	const each, high = 0x0101010101010101, 0x8080808080808080
-	x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-	quote, slash := x^each*'"', x^each*'\\'
-	return (x|(x-each*' ')&^x|(quote-each)&^quote|(slash-each)&^slash)&high == 0
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		p := s[i : i+8]
+		x := uint64(p[0]) | uint64(p[1])<<8 | uint64(p[2])<<16 | uint64(p[3])<<24 |
+			uint64(p[4])<<32 | uint64(p[5])<<40 | uint64(p[6])<<48 | uint64(p[7])<<56
+		quote, slash := x^each*'"', x^each*'\\'
+		if (x|(x-each*' ')&^x|(quote-each)&^quote|(slash-each)&^slash)&high != 0 {
+			break
+		}
+	}
+	return i
 }
 
 // appendText appends a text as encoding/json writes it.
@@ -106,7 +114,7 @@ func appendText(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
 	first := 0
-	for i := 0; i < len(s); {
+	for i := plain(s); i < len(s); {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
@@ -120,12 +128,11 @@ func appendText(b []byte, s string) []byte {
 				first = i + n
 			}
 			i += n
+			i += plain(s[i:])
 			continue
 		}
 		if !escaped[c] {
-			for i++; len(s)-i >= 8 && plain(s[i:i+8]); {
-				i += 8
-			}
+			i++
 			continue
 		}
 		b = append(b, s[first:i]...)
@@ -147,6 +154,7 @@ func appendText(b []byte, s string) []byte {
 		}
 		i++
 		first = i
+		i += plain(s[i:])
 	}
 	return append(append(b, s[first:]...), '"')
 }
