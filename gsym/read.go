@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/functab"
@@ -28,8 +29,13 @@ const (
 	// Memory for decoded functions, as much for texts, and as much for answers: a part of
 	// the size of the file, within bounds.
 	cachePart = 16
-	minCache  = 2 << 20
+	minCache  = 8 << 20
 	maxCache  = 24 << 20
+
+	// A file of up to wholeSize bytes is read into memory when wholeAfter functions were
+	// decoded: a read of the system takes longer than decoding a function.
+	wholeSize  = 64 << 20
+	wholeAfter = 256
 )
 
 // File looks up addresses in a GSYM file of version 1. It holds the address and
@@ -46,6 +52,9 @@ type File struct {
 	infos  []byte
 	files  []byte
 
+	loads atomic.Int64           // functions that were decoded
+	whole atomic.Pointer[[]byte] // the file; nil: not in memory
+
 	textAt, textEnd int64
 	funcs, rawNames records // of the trailer
 
@@ -60,7 +69,7 @@ type File struct {
 
 // NewFile reads the header and the tables of the GSYM file in the first size bytes
 // of r. cacheBytes limits each of the memories for decoded functions, texts and answers; 0
-// means a sixteenth of the size, and at least 2 and at most 24 MiB. An error
+// means a sixteenth of the size, and at least 8 and at most 24 MiB. An error
 // wraps ErrFormat or is one of r.
 func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 	f := &File{r: r, size: size, limit: cacheBytes, byUse: list.New(), cached: map[int]*list.Element{}}
@@ -112,7 +121,11 @@ func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 
 // Memory returns how many bytes the tables have and the memories may have together.
 func (f *File) Memory() int64 {
-	return 3*f.limit + int64(len(f.starts)+len(f.infos)+len(f.files))
+	n := 3*f.limit + int64(len(f.starts)+len(f.infos)+len(f.files))
+	if f.size <= wholeSize {
+		n += f.size
+	}
+	return n
 }
 
 // read returns bytes of the file. The caller limits n where it does not come from
@@ -128,6 +141,10 @@ func (f *File) readTo(b []byte, at, n int64) ([]byte, error) {
 		b = make([]byte, n)
 	}
 	b = b[:n]
+	if p := f.whole.Load(); p != nil {
+		copy(b, (*p)[at:])
+		return b, nil
+	}
 	if k, err := f.r.ReadAt(b, at); int64(k) < n {
 		if err == nil || errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
@@ -354,6 +371,13 @@ func (f *File) text(at uint32) (string, error) {
 	if from >= f.textEnd {
 		return "", fmt.Errorf("%w: no text at %d of the string table", ErrFormat, at)
 	}
+	if p := f.whole.Load(); p != nil {
+		part := (*p)[from:min(f.textEnd, from+maxText)]
+		if end := bytes.IndexByte(part, 0); end >= 0 {
+			part = part[:end]
+		}
+		return validText(part), nil
+	}
 	s := scratches.Get().(*scratch)
 	defer s.put()
 	for n := int64(2048); ; n *= 8 {
@@ -369,10 +393,27 @@ func (f *File) text(at uint32) (string, error) {
 		case int64(len(part)) < min(f.textEnd-from, maxText):
 			continue
 		}
-		if utf8.Valid(part) { // nearly always, and found out faster
-			return string(part), nil
-		}
-		return strings.ToValidUTF8(string(part), "\uFFFD"), nil
+		return validText(part), nil
+	}
+}
+
+// validText returns a copy of b as valid UTF-8.
+func validText(b []byte) string {
+	if utf8.Valid(b) { // nearly always, and found out faster
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+// readWhole reads the file into memory if that is worth it. An error leaves it where it is:
+// another read has it too.
+func (f *File) readWhole() {
+	if f.size > wholeSize || f.loads.Add(1) != wholeAfter {
+		return
+	}
+	p := make([]byte, f.size)
+	if n, _ := f.r.ReadAt(p, 0); int64(n) == f.size {
+		f.whole.Store(&p)
 	}
 }
 
@@ -614,6 +655,7 @@ func (f *File) function(i int) (*function, error) {
 
 // load reads and decodes the record of an entry.
 func (f *File) load(i int) (*function, error) {
+	f.readWhole()
 	at := int64(le.Uint32(f.infos[4*i:]))
 	guess := int64(1024)
 	if i+1 < f.n {
@@ -624,6 +666,11 @@ func (f *File) load(i int) (*function, error) {
 	s := scratches.Get().(*scratch)
 	defer s.put()
 	var b []byte
+	keep := bytes.Clone
+	if p := f.whole.Load(); p != nil && at < f.size {
+		b = (*p)[at:]
+		keep = func(b []byte) []byte { return b }
+	}
 	need := func(n int) error {
 		if n <= len(b) {
 			return nil
@@ -663,7 +710,7 @@ func (f *File) load(i int) (*function, error) {
 		var err error
 		switch kind {
 		case infoLines:
-			err = fn.decodeLines(bytes.Clone(body))
+			err = fn.decodeLines(keep(body))
 		case infoInline:
 			err = fn.decodeCalls(body, s)
 		}
