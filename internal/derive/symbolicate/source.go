@@ -2,6 +2,7 @@ package symbolicate
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"io/fs"
@@ -30,10 +31,16 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 	}
 	ask := c.ask
 	ask.Format, ask.Module = lookupFormat, q
-	if m := c.units(ctx, ask); m != nil {
-		return m, nil
+	a, f, err := c.svc.prepare(ctx, ask, true)
+	var m *openModule
+	if f != nil && errors.Is(err, fs.ErrNotExist) { // the file must be made
+		if m := c.units(ctx, ask, a, f); m != nil {
+			return m, nil
+		}
+		a, m, err = c.open(ctx, ask)
+	} else if err == nil {
+		m, err = c.openMade(ctx, a)
 	}
-	a, m, err := c.open(ctx, ask)
 	if errors.Is(err, fs.ErrNotExist) && a.Content.Ref != (blob.Ref{}) {
 		if err = c.svc.Lost(ctx, a); err == nil {
 			a, m, err = c.open(ctx, ask)
@@ -50,19 +57,18 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 }
 
 // units opens a large ELF module whose GSYM file is not made yet, and has the file made
-// in the background. It is nil if it cannot.
-func (c clientLookups) units(ctx context.Context, ask Ask) *Module {
-	svc := c.svc
-	a, f, err := svc.prepare(ctx, ask, true)
-	if f == nil || !errors.Is(err, fs.ErrNotExist) || a.Source == (blob.Ref{}) || !byUnits(f.list[0].kind, f.size()) {
+// in the background. It is nil if it cannot. a and f are those of prepare.
+func (c clientLookups) units(ctx context.Context, ask Ask, a Answer, f *files) *Module {
+	if !byUnits(f.list[0].kind, f.size()) {
 		return nil
 	}
-	wait := ask
+	svc, wait := c.svc, ask
 	ask.Hold = nil
 	if _, err := svc.make(ctx, ask, f); !errors.As(err, new(PendingError)) {
 		return nil
 	}
-	m, err := svc.modules.share(ctx, a.Source, func(ctx context.Context) (Looker, io.Closer, error) { return svc.openUnits(ctx, f) })
+	key := blob.Ref(sha256.Sum256([]byte("units of " + f.recipe(lookupFormat)))) // not every caller sees all files
+	m, err := svc.modules.share(ctx, key, func(ctx context.Context) (Looker, io.Closer, error) { return svc.openUnits(ctx, f) })
 	if err != nil {
 		return nil // the GSYM file answers, or tells why not
 	}
@@ -77,7 +83,7 @@ func (c clientLookups) units(ctx context.Context, ask Ask) *Module {
 	var once sync.Once
 	return &Module{
 		Looker: l, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Missing: a.Missing, Arch: a.Arch,
-		Done: func() { once.Do(func() { l.done(); svc.modules.put(a.Source, m) }) },
+		Done: func() { once.Do(func() { l.done(); svc.modules.put(key, m) }) },
 	}
 }
 
@@ -104,13 +110,18 @@ func (c clientLookups) open(ctx context.Context, ask Ask) (Answer, *openModule, 
 	if err != nil {
 		return Answer{}, nil, err
 	}
-	m, err := c.svc.modules.get(ctx, a.Content.Ref, func(ctx context.Context) (File, error) {
+	m, err := c.openMade(ctx, a)
+	return a, m, err
+}
+
+// openMade opens a GSYM file that is there.
+func (c clientLookups) openMade(ctx context.Context, a Answer) (*openModule, error) {
+	return c.svc.modules.get(ctx, a.Content.Ref, func(ctx context.Context) (File, error) {
 		if a.Cached != nil {
 			return c.svc.Depot.OpenHit(ctx, *a.Cached)
 		}
 		return c.svc.Depot.OpenContent(ctx, record.Content{Ref: a.Content.Ref, Size: a.Content.Size})
 	})
-	return a, m, err
 }
 
 // managedModule opens the portable PDB of a module with IL. It is looked up as it is:
