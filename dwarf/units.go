@@ -237,27 +237,21 @@ func (x *Units) End() uint64 {
 	return 0
 }
 
-// Read reads the units that have code in one of the ranges and that were not read
-// before, and reports whether there were any. Ranges are relative to the base of the
-// module. After an error nothing more can be read; it wraps ErrWhole, or is one of
-// those of the function Read.
-func (x *Units) Read(ctx context.Context, ranges ...Range) (bool, error) {
-	wanted := x.loose
-	x.loose = nil
+// Read reads the units that have code in a range and that were not read before, and
+// reports whether there were any. The range is relative to the base of the module. After an
+// error nothing more can be read; it wraps ErrWhole, or is one of those of the function
+// Read.
+func (x *Units) Read(ctx context.Context, r Range) (bool, error) {
 	x.workers[0].ctx = ctx
-	for _, r := range ranges {
-		var err error
-		if wanted, err = x.in(r, wanted); err != nil {
-			return false, err
-		}
-	}
-	if len(wanted) == 0 {
-		return false, nil
+	wanted, err := x.in(r, x.loose)
+	x.loose = nil
+	if err != nil || len(wanted) == 0 {
+		return false, err
 	}
 	for _, i := range wanted {
 		x.list[i].read = true
 	}
-	err := x.each(ctx, func(x *Units, w *worker) error {
+	err = x.each(ctx, func(x *Units, w *worker) error {
 		v := w.view(x.r.main)
 		for {
 			i := int(x.r.next.Add(1) - 1)

@@ -79,21 +79,6 @@ func (l *ELFLookup) sound() error {
 	return nil
 }
 
-// Prepare reads what lookups of the given addresses need, faster than they themselves
-// do. Addresses are relative to the base of the module. The error is one of those of Lookup.
-func (l *ELFLookup) Prepare(ctx context.Context, addresses []uint64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ranges := make([]dwarf.Range, len(addresses))
-	for i, a := range addresses {
-		ranges[i] = dwarf.Range{Start: a, End: a + 1}
-	}
-	if l.err == nil {
-		l.err = l.read(ctx, ranges...)
-	}
-	return l.err
-}
-
 // Lookup describes the code at an address relative to the base of the module, as
 // functab.Table does. The error wraps dwarf.ErrWhole or functab.ErrEntangled if only the
 // table of the whole module can answer, dwarf.ErrBudget or functab.ErrLimit, or it is that of
@@ -130,7 +115,11 @@ func (l *ELFLookup) lookup(ctx context.Context, rva uint64) (a functab.Answer, o
 // readAround reads the units on which the answers to lookups in a range depend.
 func (l *ELFLookup) readAround(ctx context.Context, from, to uint64) error {
 	for range maxWidened {
-		if err := l.read(ctx, dwarf.Range{Start: from, End: to}); err != nil {
+		more, err := l.units.Read(ctx, dwarf.Range{Start: from, End: to})
+		if err == nil && more {
+			err = l.sound()
+		}
+		if err != nil {
 			return err
 		}
 		low, high, err := l.names.Around(from, to)
@@ -143,15 +132,6 @@ func (l *ELFLookup) readAround(ctx context.Context, from, to uint64) error {
 		from, to = low, high
 	}
 	return fmt.Errorf("%w: around %#x", functab.ErrEntangled, from)
-}
-
-// read reads the units with code in ranges.
-func (l *ELFLookup) read(ctx context.Context, ranges ...dwarf.Range) error {
-	more, err := l.units.Read(ctx, ranges...)
-	if err == nil && more {
-		err = l.sound()
-	}
-	return err
 }
 
 // symbolBefore answers with the last symbol at or before an address in no function, if the

@@ -96,7 +96,9 @@ func (svc *Service) openUnits(ctx context.Context, f *files) (Looker, io.Closer,
 	var t *unitTables
 	parts, err := identifyAll(f.inputs(list))
 	if err == nil {
-		t, err = openUnits(ctx, svc.Scratch, parts)
+		limited, cancel := context.WithTimeout(ctx, timeFor(f.size()))
+		t, err = openUnits(limited, svc.Scratch, parts)
+		cancel()
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, closeAll(list))

@@ -21,6 +21,8 @@ const (
 	// unitsTime is how long units are read for the lookups of one user of a module.
 	// Reading all of them at once then takes less time.
 	unitsTime = 2 * time.Second
+	// unitTime is how long the units of one address may be read.
+	unitTime = 30 * time.Second
 	// unitsMemory is the limit of what is kept of the units of a module, in bytes.
 	unitsMemory = 256 << 20
 )
@@ -112,7 +114,9 @@ func (l *unitLooker) Lookup(rva uint64) (functab.Answer, bool) {
 	defer l.mu.Unlock()
 	if l.whole == nil && l.spent < unitsTime {
 		start := time.Now()
-		a, ok, err := l.units.lookup(context.WithoutCancel(l.ctx), rva)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), unitTime)
+		a, ok, err := l.units.lookup(ctx, rva)
+		cancel()
 		if l.spent += time.Since(start); err == nil {
 			return a, ok
 		}
