@@ -73,7 +73,7 @@ func (w *worker) abbrevTable(v *view, off uint64, enc encoding) (*abbrevs, error
 	}
 	for n := 4096; ; n = min(n*4, maxTableBytes) {
 		p := v.abbrev.At(off, n)
-		t, err := parseAbbrevs(p, enc)
+		t, err := parseAbbrevs(p, enc, 0)
 		if t != nil {
 			err = w.spend(int64(t.specs + 8*len(t.dense) + 8*len(t.sparse)))
 		} else if e := w.spend(int64(len(p))); e != nil {
@@ -97,8 +97,9 @@ func (w *worker) abbrevTable(v *view, off uint64, enc encoding) (*abbrevs, error
 	}
 }
 
-// parseAbbrevs reads an abbreviation table (DWARF 5, section 7.5.3).
-func parseAbbrevs(p []byte, enc encoding) (*abbrevs, error) {
+// parseAbbrevs reads an abbreviation table (DWARF 5, section 7.5.3): all of it, or up to
+// the abbreviation with the code last, if last is not 0.
+func parseAbbrevs(p []byte, enc encoding, last uint64) (*abbrevs, error) {
 	c := cursor{b: p}
 	t := &abbrevs{enc: enc}
 	var arena []attrSpec
@@ -132,6 +133,9 @@ func parseAbbrevs(p []byte, enc encoding) (*abbrevs, error) {
 		a.fixed = enc.fixedSizeOf(a.specs)
 		a.role = tagRole(a.tag, hasCode)
 		t.add(code, a)
+		if code == last {
+			return t, nil
+		}
 	}
 }
 

@@ -131,30 +131,10 @@ var (
 // functab.ErrLimit, or it is that of ctx or of reading a section. Damage is not an
 // error: it is counted and reported to b.
 func Read(ctx context.Context, d Data, opt Options, b *functab.Builder) (Stats, error) {
-	if d.Sections == nil {
-		return Stats{}, fmt.Errorf("DWARF: %w", fs.ErrNotExist)
-	}
-	r := &reader{ctx: ctx, opt: opt, b: b, data: d}
-	big := d.Order == binary.BigEndian
-	r.main = &image{name: "file", be: big, get: d.Sections}
-	info, err := r.main.section("debug_info")
+	r, err := newReader(ctx, d, opt, b)
 	if err != nil {
 		return Stats{}, err
 	}
-	if info == nil {
-		return Stats{}, fmt.Errorf("section .debug_info: %w", fs.ErrNotExist)
-	}
-	if d.Alternate != nil {
-		r.alt = &image{name: "supplementary file", be: big, get: d.Alternate}
-	}
-	if d.Package != nil {
-		r.pkg = &image{name: "package", be: big, get: d.Package, split: true}
-	}
-	steps := int64(baseSteps)
-	for _, im := range []*image{r.main, r.alt, r.pkg} {
-		steps += stepsPerByte * im.bytes()
-	}
-	r.steps.Store(steps)
 	err = r.run()
 	st := r.stats
 	for _, im := range []*image{r.main, r.alt, r.pkg} {
@@ -172,6 +152,35 @@ func Read(ctx context.Context, d Data, opt Options, b *functab.Builder) (Stats, 
 		b.Warn("DWARF: split debug information of %d units not found%s", st.Missing, r.missing())
 	}
 	return st, err
+}
+
+// newReader opens the sections of d, and sets the budget of steps.
+func newReader(ctx context.Context, d Data, opt Options, b *functab.Builder) (*reader, error) {
+	if d.Sections == nil {
+		return nil, fmt.Errorf("DWARF: %w", fs.ErrNotExist)
+	}
+	r := &reader{ctx: ctx, opt: opt, b: b, data: d}
+	big := d.Order == binary.BigEndian
+	r.main = &image{name: "file", be: big, get: d.Sections}
+	info, err := r.main.section("debug_info")
+	if err != nil {
+		return nil, err
+	}
+	if info == nil {
+		return nil, fmt.Errorf("section .debug_info: %w", fs.ErrNotExist)
+	}
+	if d.Alternate != nil {
+		r.alt = &image{name: "supplementary file", be: big, get: d.Alternate}
+	}
+	if d.Package != nil {
+		r.pkg = &image{name: "package", be: big, get: d.Package, split: true}
+	}
+	steps := int64(baseSteps)
+	for _, im := range []*image{r.main, r.alt, r.pkg} {
+		steps += stepsPerByte * im.bytes()
+	}
+	r.steps.Store(steps)
+	return r, nil
 }
 
 // reader is the state that the workers of one Read share.
@@ -418,6 +427,7 @@ type worker struct {
 	inl       []functab.Inline // scratch
 	inlRanges []functab.Range
 	number    uint32 // of the unit in the file
+	survey    bool   // units are opened for their first entries alone
 }
 
 func newWorker(r *reader) *worker {

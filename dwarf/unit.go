@@ -120,6 +120,7 @@ type unit struct {
 	strOffsets, addr   uint64 // bases
 	rnglists, ranges   uint64
 	skeleton           *unit // of a split unit: whose addresses it uses
+	top                die   // the first entry
 }
 
 // addresses returns the unit whose base and view of .debug_addr apply.
@@ -203,7 +204,7 @@ func (w *worker) openUnit(v *view, h header, skeleton *unit, at contribution) (*
 	if err := w.spend(64); err != nil {
 		return nil, err
 	}
-	t, err := w.abbrevTable(v, at.abbrev+h.abbrev, h.encoding)
+	t, err := w.unitAbbrevs(v, h, at)
 	if err != nil {
 		return nil, err
 	}
@@ -218,11 +219,31 @@ func (w *worker) openUnit(v *view, h header, skeleton *unit, at contribution) (*
 	if d.ab == nil {
 		return nil, fmt.Errorf("%w: a unit without an entry", errBad)
 	}
-	u.tag = d.ab.tag
+	u.tag, u.top = d.ab.tag, d
 	if err := w.readUnit(u); err != nil {
 		return nil, err
 	}
 	return u, nil
+}
+
+// unitAbbrevs returns the abbreviations of a unit. A survey needs only that of the first
+// entry.
+func (w *worker) unitAbbrevs(v *view, h header, at contribution) (*abbrevs, error) {
+	off := at.abbrev + h.abbrev
+	if !w.survey {
+		return w.abbrevTable(v, off, h.encoding)
+	}
+	c := cursor{b: v.info.At(h.die, 10)}
+	code := c.uleb()
+	enc := h.encoding
+	if enc.version > 2 {
+		enc.version = 5 // as abbrevTable has it
+	}
+	p := v.abbrev.At(off, 4096)
+	if t, err := parseAbbrevs(p, enc, code); err == nil && code != 0 {
+		return t, w.spend(int64(t.specs + 8*len(t.dense)))
+	}
+	return w.abbrevTable(v, off, h.encoding)
 }
 
 // bases returns where the string offsets and the range lists of a split unit begin, behind

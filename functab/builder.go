@@ -1,6 +1,7 @@
 package functab
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -24,7 +25,8 @@ type Builder struct {
 	mu       sync.Mutex
 	module   Module
 	names    names
-	shown    bool // raw names are not kept
+	shown    bool                    // raw names are not kept
+	late     func(raw string) string // nil: shown names are known when they are added
 	files    texts
 	rules    texts // call frame information
 	records  arena
@@ -72,6 +74,12 @@ func (n *names) get(id NameID) (shown, raw string) {
 	return n.texts.text(p.shown), n.texts.text(p.raw)
 }
 
+// either returns the shown form of a name, or the raw one before there is a shown one.
+func (n *names) either(id NameID) string {
+	shown, raw := n.get(id)
+	return cmp.Or(shown, raw)
+}
+
 func (n *names) size() int64 {
 	return n.texts.size() + int64(8*cap(n.pairs)) + int64(8*len(n.slots.list))
 }
@@ -115,6 +123,7 @@ func (b *Builder) File(path string) FileID {
 // compilers, such as ".cold" and ".isra.0", are removed from the shown name; the
 // raw name keeps them.
 func (b *Builder) Name(shown, raw string) NameID {
+	late := b.late != nil && raw != "" && shown == raw
 	shown, raw = b.line(shown), b.line(raw)
 	switch {
 	case raw == "":
@@ -131,7 +140,27 @@ func (b *Builder) Name(shown, raw string) NameID {
 	if b.shown {
 		raw = shown
 	}
+	if late && !b.shown {
+		shown = "" // until an answer needs it
+	}
 	return b.names.number(shown, raw)
+}
+
+// bothOf returns both forms of a name, and makes the shown one if that was put off.
+func (b *Builder) bothOf(id NameID) (shown, raw string) {
+	shown, raw = b.names.get(id)
+	if shown != "" || raw == "" || b.late == nil {
+		return shown, raw
+	}
+	if shown = b.line(b.late(raw)); shown == "" {
+		shown = raw
+	}
+	shown = shownName(shown)
+	p := &b.names.pairs[id-1]
+	if p.shown = b.names.texts.number(shown); p.shown == p.raw {
+		p.raw, raw = 0, ""
+	}
+	return shown, raw
 }
 
 // ShownOnly makes the Builder keep names in their shown form alone, which takes half

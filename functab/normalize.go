@@ -87,26 +87,49 @@ func (c *candidate) better(o *candidate) bool {
 func (b *Builder) sortFunctions() error {
 	b.funcs.sort()
 	kept := b.funcs.emptied()
-	var last *candidate
 	var moved []Symbol
 	unknown := NameID(0)
-	flush := func() {
-		if last != nil {
-			last.head.write(b.records.at(last.pos))
-			kept.add(last.start, last.pos)
+	b.arrange(0, b.funcs.len(), func(c *candidate) {
+		if c.head.params&flagUnsized != 0 && c.body.rows == 0 {
+			moved = append(moved, Symbol{
+				Address: c.start, Name: NameID(c.head.name), Params: c.head.params & paramsMask,
+				Multiple: c.head.params&flagMultiple != 0})
+			return
+		}
+		if name, _ := b.names.get(NameID(c.head.name)); name == "" {
+			if unknown == 0 {
+				unknown = b.names.number(fmt.Sprintf("<unknown in %s>", b.moduleName()), "")
+			}
+			c.head.name = uint32(unknown)
+		}
+		c.head.write(b.records.at(c.pos))
+		kept.add(c.start, c.pos)
+	})
+	b.funcs = kept
+	for _, s := range moved {
+		if err := b.put(&b.symbols, s.Address, encodeSymbol(s), "symbols"); err != nil {
+			return err
 		}
 	}
-	n := b.funcs.len()
-	for i := 0; i < n; {
+	return nil
+}
+
+// arrange yields those of the sorted functions from number i up to n that a Table
+// keeps, with their ranges made disjoint, and those that become symbols. It changes no
+// record. The function keep may add up to as many entries to the emptied index as were
+// yielded.
+func (b *Builder) arrange(i, n int, keep func(*candidate)) {
+	var last *candidate
+	for i < n {
 		c := b.candidate(i)
-		name, _ := b.names.get(NameID(c.head.name))
+		name := b.names.either(NameID(c.head.name))
 		multiple := c.head.params & flagMultiple
 		for i++; i < n; i++ {
 			if start, _ := b.funcs.get(i); start != c.start {
 				break
 			}
 			o := b.candidate(i)
-			other, _ := b.names.get(NameID(o.head.name))
+			other := b.names.either(NameID(o.head.name))
 			if multiple |= o.head.params & flagMultiple; name != "" && other != "" && other != name {
 				multiple = flagMultiple
 			}
@@ -122,16 +145,8 @@ func (b *Builder) sortFunctions() error {
 			continue
 		}
 		if c.head.params&flagUnsized != 0 && c.body.rows == 0 {
-			moved = append(moved, Symbol{
-				Address: c.start, Name: NameID(c.head.name), Params: c.head.params & paramsMask,
-				Multiple: c.head.params&flagMultiple != 0})
+			keep(&c)
 			continue
-		}
-		if name == "" {
-			if unknown == 0 {
-				unknown = b.names.number(fmt.Sprintf("<unknown in %s>", b.moduleName()), "")
-			}
-			c.head.name = uint32(unknown)
 		}
 		if last != nil && last.head.end(last.start) > c.start {
 			end, within := c.head.end(c.start), last.head.end(last.start)
@@ -141,17 +156,14 @@ func (b *Builder) sortFunctions() error {
 			last.head.size = uint32(min(c.start-last.start, maxSize))
 			last.head.params = last.head.params&^flagUnsized | flagClipped
 		}
-		flush()
+		if last != nil {
+			keep(last)
+		}
 		last = &c
 	}
-	flush()
-	b.funcs = kept
-	for _, s := range moved {
-		if err := b.put(&b.symbols, s.Address, encodeSymbol(s), "symbols"); err != nil {
-			return err
-		}
+	if last != nil {
+		keep(last)
 	}
-	return nil
 }
 
 // sortSymbols orders the symbols by address, one at each.

@@ -25,6 +25,7 @@ type Table struct {
 	sections []Section
 	warnings []string
 	counts   Counts
+	late     func(NameID) (shown, raw string) // of an Excerpt, whose names grow
 }
 
 // Module returns the description of the module.
@@ -202,7 +203,11 @@ func (t *Table) inFunction(start uint64, h head, rec []byte, rva uint64) Answer 
 
 // line copies the texts: an answer does not keep the table in memory.
 func (t *Table) line(name NameID, file FileID, line uint32) Line {
-	shown, raw := t.names.get(name)
+	get := t.names.get
+	if t.late != nil {
+		get = t.late
+	}
+	shown, raw := get(name)
 	if shown == "" {
 		shown = Omitted
 	}

@@ -11,21 +11,31 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/functab"
 )
 
 // Limits of a File.
 const (
-	maxRecord    = 64 << 20 // bytes of one function
-	maxTables    = 1 << 30  // bytes of address and file tables, which are held in memory
-	maxText      = 64 << 10
-	maxDepth     = 512
-	maxEqual     = 16 // entries of one address that are compared
-	maxNameBytes = 2 << 20
-	checkEvery   = 128 // rows between two places where decoding of lines can start
+	maxRecord  = 64 << 20 // bytes of one function
+	maxTables  = 1 << 30  // bytes of address and file tables, which are held in memory
+	maxText    = 64 << 10
+	maxDepth   = 512
+	maxEqual   = 16  // entries of one address that are compared
+	checkEvery = 128 // rows between two places where decoding of lines can start
 
-	defaultCache = 16 << 20
+	// Memory for decoded functions, as much for texts, and as much for answers: a part of
+	// the size of the file, within bounds.
+	cachePart = 16
+	minCache  = 8 << 20
+	maxCache  = 24 << 20
+
+	// A file of up to wholeSize bytes is read into memory when wholeAfter functions were
+	// decoded: a read of the system takes longer than decoding a function.
+	wholeSize  = 64 << 20
+	wholeAfter = 256
 )
 
 // File looks up addresses in a GSYM file of version 1. It holds the address and
@@ -42,6 +52,9 @@ type File struct {
 	infos  []byte
 	files  []byte
 
+	loads atomic.Int64           // functions that were decoded
+	whole atomic.Pointer[[]byte] // the file; nil: not in memory
+
 	textAt, textEnd int64
 	funcs, rawNames records // of the trailer
 
@@ -51,16 +64,19 @@ type File struct {
 	used   int64 // bytes
 	limit  int64
 	names  texts
+	shown  answers // without raw names
 }
 
 // NewFile reads the header and the tables of the GSYM file in the first size bytes
-// of r. cacheBytes limits the memory for decoded functions; 0 means 16 MiB. An error
+// of r. cacheBytes limits each of the memories for decoded functions, texts and answers; 0
+// means a sixteenth of the size, and at least 8 and at most 24 MiB. An error
 // wraps ErrFormat or is one of r.
 func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 	f := &File{r: r, size: size, limit: cacheBytes, byUse: list.New(), cached: map[int]*list.Element{}}
 	if f.limit <= 0 {
-		f.limit = defaultCache
+		f.limit = max(minCache, min(size/cachePart, maxCache))
 	}
+	f.names.limit, f.shown.limit = int(f.limit), int(f.limit)
 	head, err := f.read(0, headerSize)
 	if err != nil {
 		return nil, err
@@ -103,6 +119,15 @@ func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 	return f, f.readTrailer()
 }
 
+// Memory returns how many bytes the tables have and the memories may have together.
+func (f *File) Memory() int64 {
+	n := 3*f.limit + int64(len(f.starts)+len(f.infos)+len(f.files))
+	if f.size <= wholeSize {
+		n += f.size
+	}
+	return n
+}
+
 // read returns bytes of the file. The caller limits n where it does not come from
 // the size of a table.
 func (f *File) read(at, n int64) ([]byte, error) { return f.readTo(nil, at, n) }
@@ -116,6 +141,10 @@ func (f *File) readTo(b []byte, at, n int64) ([]byte, error) {
 		b = make([]byte, n)
 	}
 	b = b[:n]
+	if p := f.whole.Load(); p != nil {
+		copy(b, (*p)[at:])
+		return b, nil
+	}
 	if k, err := f.r.ReadAt(b, at); int64(k) < n {
 		if err == nil || errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
@@ -195,7 +224,54 @@ func (f *File) Lookup(rva uint64) (answer functab.Answer, ok bool, err error) {
 // names are in other places of the file than the functions. The frames of the answer
 // are in the memory of frames, if that is large enough.
 func (f *File) LookupShown(rva uint64, frames []functab.Line) (answer functab.Answer, ok bool, err error) {
-	return f.lookup(rva, frames, false)
+	f.mu.Lock()
+	if a, ok := f.shown.get(rva); ok {
+		f.mu.Unlock()
+		a.Frames = append(frames[:0], a.Frames...)
+		return a, true, nil
+	}
+	f.mu.Unlock()
+	if answer, ok, err = f.lookup(rva, frames, false); ok {
+		a := answer
+		a.Frames = slices.Clone(answer.Frames)
+		f.mu.Lock()
+		f.shown.put(rva, a)
+		f.mu.Unlock()
+	}
+	return answer, ok, err
+}
+
+// answers are answers that were given, by address. When they exceed their limit, those
+// that were not used for the longest time are forgotten.
+type answers struct {
+	recent, older map[uint64]functab.Answer
+	size          int // bytes of recent
+	limit         int // of the bytes of both
+}
+
+// get returns an answer that was given.
+func (t *answers) get(rva uint64) (functab.Answer, bool) {
+	a, ok := t.recent[rva]
+	if !ok {
+		if a, ok = t.older[rva]; ok {
+			t.put(rva, a)
+		}
+	}
+	return a, ok
+}
+
+// put keeps an answer. Its texts are those of the other memory; they count here too.
+func (t *answers) put(rva uint64, a functab.Answer) {
+	size := 128
+	for i := range a.Frames {
+		l := &a.Frames[i]
+		size += 80 + len(l.Function) + len(l.File)
+	}
+	if t.recent == nil || t.size+size > t.limit/2 {
+		t.older, t.recent, t.size = t.recent, map[uint64]functab.Answer{}, 0
+	}
+	t.size += size
+	t.recent[rva] = a
 }
 
 func (f *File) lookup(rva uint64, frames []functab.Line, raw bool) (answer functab.Answer, ok bool, err error) {
@@ -295,9 +371,16 @@ func (f *File) text(at uint32) (string, error) {
 	if from >= f.textEnd {
 		return "", fmt.Errorf("%w: no text at %d of the string table", ErrFormat, at)
 	}
+	if p := f.whole.Load(); p != nil {
+		part := (*p)[from:min(f.textEnd, from+maxText)]
+		if end := bytes.IndexByte(part, 0); end >= 0 {
+			part = part[:end]
+		}
+		return validText(part), nil
+	}
 	s := scratches.Get().(*scratch)
 	defer s.put()
-	for n := int64(512); ; n *= 8 {
+	for n := int64(2048); ; n *= 8 {
 		part, err := f.readTo(s.bytes, from, min(n, f.textEnd-from, maxText))
 		if err != nil {
 			return "", err
@@ -310,7 +393,27 @@ func (f *File) text(at uint32) (string, error) {
 		case int64(len(part)) < min(f.textEnd-from, maxText):
 			continue
 		}
-		return strings.ToValidUTF8(string(part), "\uFFFD"), nil
+		return validText(part), nil
+	}
+}
+
+// validText returns a copy of b as valid UTF-8.
+func validText(b []byte) string {
+	if utf8.Valid(b) { // nearly always, and found out faster
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+// readWhole reads the file into memory if that is worth it. An error leaves it where it is:
+// another read has it too.
+func (f *File) readWhole() {
+	if f.size > wholeSize || f.loads.Add(1) != wholeAfter {
+		return
+	}
+	p := make([]byte, f.size)
+	if n, _ := f.r.ReadAt(p, 0); int64(n) == f.size {
+		f.whole.Store(&p)
 	}
 }
 
@@ -337,6 +440,7 @@ func (s *scratch) put() {
 type texts struct {
 	recent, older map[textKey]string
 	size          int // bytes of recent
+	limit         int // of the bytes of both
 }
 
 // textKey names a text.
@@ -370,7 +474,7 @@ func (t *texts) get(k textKey) (string, bool) {
 // put keeps a text.
 func (t *texts) put(k textKey, s string) {
 	size := len(s) + 64
-	if t.recent == nil || t.size+size > maxNameBytes/2 {
+	if t.recent == nil || t.size+size > t.limit/2 {
 		t.older, t.recent, t.size = t.recent, map[textKey]string{}, 0
 	}
 	t.size += size
@@ -551,6 +655,7 @@ func (f *File) function(i int) (*function, error) {
 
 // load reads and decodes the record of an entry.
 func (f *File) load(i int) (*function, error) {
+	f.readWhole()
 	at := int64(le.Uint32(f.infos[4*i:]))
 	guess := int64(1024)
 	if i+1 < f.n {
@@ -561,6 +666,11 @@ func (f *File) load(i int) (*function, error) {
 	s := scratches.Get().(*scratch)
 	defer s.put()
 	var b []byte
+	keep := bytes.Clone
+	if p := f.whole.Load(); p != nil && at < f.size {
+		b = (*p)[at:]
+		keep = func(b []byte) []byte { return b }
+	}
 	need := func(n int) error {
 		if n <= len(b) {
 			return nil
@@ -600,7 +710,7 @@ func (f *File) load(i int) (*function, error) {
 		var err error
 		switch kind {
 		case infoLines:
-			err = fn.decodeLines(bytes.Clone(body))
+			err = fn.decodeLines(keep(body))
 		case infoInline:
 			err = fn.decodeCalls(body, s)
 		}

@@ -353,9 +353,11 @@ func (e *ELFFile) codeSymbol(p []byte, names *pagecache.Reader, code []AddressRa
 		return x, false
 	}
 	x.Name = string(name)
-	x.Rank = map[byte]uint8{1: 0, 2: 1, 10: 0}[bind]
-	if bind == 0 {
+	switch bind {
+	case 0: // local
 		x.Rank = 2
+	case 2: // weak
+		x.Rank = 1
 	}
 	if kind == 0 {
 		x.Rank += 4

@@ -52,6 +52,7 @@ func elfTable(t *testing.T, files ELFFiles) *functab.Table {
 	if err != nil {
 		t.Fatal(err)
 	}
+	compareLookup(t, files, table, Options{NoUnwind: true})
 	return table
 }
 

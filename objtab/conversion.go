@@ -22,11 +22,19 @@ type conversion struct {
 
 // addSections adds the sections with code.
 func (c *conversion) addSections(sections iter.Seq[objfile.Section]) {
+	for _, s := range codeOf(sections, c.base) {
+		c.b.Section(s)
+	}
+}
+
+// codeOf returns the sections with code, relative to the base.
+func codeOf(sections iter.Seq[objfile.Section], base uint64) (list []functab.Section) {
 	for s := range sections {
-		if s.Code && s.Size > 0 && s.Address >= c.base {
-			c.b.Section(functab.Section{Name: s.Name, Start: s.Address - c.base, Size: s.Size})
+		if s.Code && s.Size > 0 && s.Address >= base {
+			list = append(list, functab.Section{Name: s.Name, Start: s.Address - base, Size: s.Size})
 		}
 	}
+	return list
 }
 
 // keep returns a function that appends a symbol to c.symbols.
@@ -52,14 +60,19 @@ func (c *conversion) warnBroken(err error) error {
 
 // readDWARF reads the functions in DWARF.
 func (c *conversion) readDWARF(ctx context.Context, d dwarf.Data) error {
+	_, err := dwarf.Read(ctx, d, c.dwarfOptions(), c.b)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// dwarfOptions are the options of readers of DWARF.
+func (c *conversion) dwarfOptions() dwarf.Options {
 	opt := dwarf.Options{Base: c.base, Workers: c.opt.Workers, Demangle: c.opt.Demangle}
 	for _, r := range c.code {
 		opt.Code = append(opt.Code, dwarf.Range(r))
 	}
 	opt.Symbol = func(a uint64) string { return symbolAt(c.symbols, a) }
-	_, err := dwarf.Read(ctx, d, opt, c.b)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return opt
 }

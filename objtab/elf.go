@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/dwarf"
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/unwind"
@@ -79,6 +80,18 @@ type ELFFiles struct {
 // objfile.ErrNotSymbolFile if a file cannot be read at all, functab.ErrLimit,
 // dwarf.ErrBudget, or it is that of ctx or of reading.
 func ELF(ctx context.Context, files ELFFiles, opt Options) (*functab.Builder, error) {
+	c, err := openELFModule(files, opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.read(ctx, files); err != nil {
+		return nil, err
+	}
+	return c.b, nil
+}
+
+// openELFModule opens the program and the debug file of a module, and makes the Builder.
+func openELFModule(files ELFFiles, opt Options) (*elfModule, error) {
 	c := &elfModule{conversion: conversion{opt: opt}}
 	var err error
 	for _, f := range []struct {
@@ -96,13 +109,7 @@ func ELF(ctx context.Context, files ELFFiles, opt Options) (*functab.Builder, er
 	if c.program == nil && c.debug == nil {
 		return nil, fmt.Errorf("module %s: no file: %w", files.Name, fs.ErrNotExist)
 	}
-	if err := c.identify(files); err != nil {
-		return nil, err
-	}
-	if err := c.read(ctx, files); err != nil {
-		return nil, err
-	}
-	return c.b, nil
+	return c, c.identify(files)
 }
 
 // elfModule is a conversion under way.
@@ -168,8 +175,13 @@ func (c *elfModule) identify(files ELFFiles) error {
 	return nil
 }
 
+// relocatable reports whether the module is not linked.
+func (c *elfModule) relocatable() bool {
+	return c.program == nil && c.debug.Relocatable() || c.program != nil && c.program.Relocatable()
+}
+
 func (c *elfModule) read(ctx context.Context, files ELFFiles) error {
-	if c.program == nil && c.debug.Relocatable() || c.program != nil && c.program.Relocatable() {
+	if c.relocatable() {
 		c.b.Warn("ELF: a relocatable file; its addresses are not final, so that functions and symbols were left out")
 		return nil
 	}
@@ -241,35 +253,47 @@ func (c *elfModule) readMini(mini *objfile.ELFFile, add func(objfile.CodeSymbol)
 // lower rank, shorter, then in alphabetical order.
 func sortSymbols(s []objfile.CodeSymbol) []objfile.CodeSymbol {
 	slices.SortFunc(s, func(a, b objfile.CodeSymbol) int {
-		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Rank, b.Rank),
-			cmp.Compare(len(a.Name), len(b.Name)), strings.Compare(a.Name, b.Name))
+		if a.Address != b.Address { // nearly always: the rest takes longer
+			return cmp.Compare(a.Address, b.Address)
+		}
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(len(a.Name), len(b.Name)), strings.Compare(a.Name, b.Name))
 	})
 	return s
 }
 
 // addSymbols adds the best symbol of each address.
 func addSymbols(b *functab.Builder, symbols []objfile.CodeSymbol, base uint64, shown func(string) string) error {
-	for i := 0; i < len(symbols); {
-		x := symbols[i]
-		size, multiple := x.Size, false
-		for i++; i < len(symbols) && symbols[i].Address == x.Address; i++ {
-			multiple = multiple || symbols[i].Name != x.Name
-			if size == 0 {
-				size = symbols[i].Size
+	for len(symbols) > 0 {
+		n := 1
+		for n < len(symbols) && symbols[n].Address == symbols[0].Address {
+			n++
+		}
+		if symbols[0].Address >= base {
+			s := symbolOf(symbols[:n], base)
+			s.Name = b.Name(shown(symbols[0].Name), symbols[0].Name)
+			if err := b.Symbol(s); err != nil {
+				return err
 			}
 		}
-		if x.Address < base {
-			continue
-		}
-		if size > 1<<32-1 {
-			size = 0
-		}
-		s := functab.Symbol{Address: x.Address - base, Name: b.Name(shown(x.Name), x.Name), Multiple: multiple, Size: uint32(size)}
-		if err := b.Symbol(s); err != nil {
-			return err
-		}
+		symbols = symbols[n:]
 	}
 	return nil
+}
+
+// symbolOf makes one symbol, without its name, of those at one address.
+func symbolOf(same []objfile.CodeSymbol, base uint64) functab.Symbol {
+	s := functab.Symbol{Address: same[0].Address - base}
+	size := uint64(0)
+	for _, x := range same {
+		s.Multiple = s.Multiple || x.Name != same[0].Name
+		if size == 0 {
+			size = x.Size
+		}
+	}
+	if size <= 1<<32-1 {
+		s.Size = uint32(size)
+	}
+	return s
 }
 
 // symbolAt returns the name of the symbol at an address, or "".
@@ -289,28 +313,34 @@ func (o Options) shown(raw string) string {
 	return o.Demangle(raw)
 }
 
-// readFunctions reads DWARF: of the debug file, or of the program if that has it.
+// readFunctions reads DWARF.
 func (c *elfModule) readFunctions(ctx context.Context, files ELFFiles) error {
-	var from *objfile.ELFFile
-	for _, f := range c.files() {
-		if _, err := f.Section(".debug_info", objfile.SectionOptions{Limit: 1}); !errors.Is(err, fs.ErrNotExist) {
-			from = f
-			break
-		}
-	}
-	if from == nil {
+	d, err := c.dwarfData(files)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	d, err := elfData(from, files, c.opt.Sections)
 	if err != nil {
 		return err
 	}
-	if d.Alternate == nil {
-		if name, id, err := from.AltLink(); err == nil {
-			c.b.Warn("DWARF: the supplementary file %s with the build-id %s is missing; some names are omitted", name, id)
-		}
-	}
 	return c.readDWARF(ctx, d)
+}
+
+// dwarfData returns the DWARF: of the debug file, or of the program if that has it. The
+// error wraps fs.ErrNotExist if neither has it.
+func (c *elfModule) dwarfData(files ELFFiles) (dwarf.Data, error) {
+	for _, f := range c.files() {
+		if _, err := f.Section(".debug_info", objfile.SectionOptions{Limit: 1}); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		d, err := elfData(f, files, c.opt.Sections)
+		if err == nil && d.Alternate == nil {
+			if name, id, err := f.AltLink(); err == nil {
+				c.b.Warn("DWARF: the supplementary file %s with the build-id %s is missing; some names are omitted", name, id)
+			}
+		}
+		return d, err
+	}
+	return dwarf.Data{}, fmt.Errorf("DWARF: %w", fs.ErrNotExist)
 }
 
 // maxUnwind is the largest unwind section that is read, in bytes.

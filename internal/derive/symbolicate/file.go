@@ -74,7 +74,7 @@ func (c *concat) ReadAt(p []byte, off int64) (n int, err error) {
 // Close implements io.Closer.
 func (c *concat) Close() error { return closeAll(c.files) }
 
-func closeAll(files []File) error {
+func closeAll[C io.Closer](files []C) error {
 	var errs []error
 	for _, f := range files {
 		errs = append(errs, f.Close())

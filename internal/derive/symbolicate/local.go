@@ -174,17 +174,52 @@ func OpenLocal(ctx context.Context, path, arch string) (m *Module, base uint64, 
 		if arch != "" && g[0].Arch != arch {
 			continue
 		}
-		table, err := ReadParts(ctx, "", g)
-		if err != nil {
-			return nil, 0, errors.Join(err, files.Close())
+		if m, base := files.units(ctx, g); m != nil {
+			return m, base, nil
 		}
-		d := table.Module()
-		return &Module{
-			Looker: table, Name: d.Name, CodeFile: d.CodeFile, Arch: d.Arch,
-			Missing: append(files.Warnings, table.Warnings()...), Done: func() {},
-		}, d.Base, files.Close()
+		m := &Module{Missing: files.Warnings, Done: func() {}}
+		base, err := m.read(ctx, g)
+		return m, base, errors.Join(err, files.Close())
 	}
 	return nil, 0, errors.Join(fmt.Errorf("%s: %w for the processor %s", path, fs.ErrNotExist, arch), files.Close())
+}
+
+// read reads all of the functions of a module of its parts.
+func (m *Module) read(ctx context.Context, parts []Part) (base uint64, err error) {
+	table, err := ReadParts(ctx, "", parts)
+	if err != nil {
+		return 0, err
+	}
+	d := table.Module()
+	m.Looker, m.Name, m.CodeFile, m.Arch = table, d.Name, d.CodeFile, d.Arch
+	m.Missing = append(m.Missing, table.Warnings()...)
+	return d.Base, nil
+}
+
+// units opens a large ELF module, which is not read as a whole unless it must be. It is
+// nil for other modules. Done closes the files.
+func (f *Files) units(ctx context.Context, parts []Part) (*Module, uint64) {
+	size := int64(0)
+	for _, p := range parts {
+		size += p.Input.Size
+	}
+	if !byUnits(parts[0].Kind, size) {
+		return nil, 0
+	}
+	t, err := openUnits(ctx, "", parts)
+	if err != nil {
+		return nil, 0 // reading all of it tells why
+	}
+	d := t.Module()
+	m := &Module{Name: d.Name, CodeFile: d.CodeFile, Arch: d.Arch, Missing: f.Warnings}
+	m.Looker = &unitLooker{ctx: ctx, units: t, open: func(ctx context.Context) (Looker, func(), error) {
+		whole := &Module{}
+		_, err := whole.read(ctx, parts)
+		m.Missing = append(m.Missing, whole.Missing...)
+		return whole.Looker, nil, err
+	}}
+	m.Done = func() { _ = errors.Join(t.Close(), f.Close()) } // opened for reading
+	return m, d.Base
 }
 
 // ParseAddress reads an address: hex with or without 0x.

@@ -1,8 +1,11 @@
 package symbolicate
 
 import (
+	"bytes"
+	"debug/elf"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"testing"
 
@@ -40,5 +43,56 @@ func TestCompanionOfAnyCase(t *testing.T) {
 	}
 	if got := Companions(t.Context(), pdb); len(got) != 2 || got[1] != exe {
 		t.Errorf("files of the module of %s: %q, want %q too", pdb, got, exe)
+	}
+}
+
+// TestOpenLargeLocal: a large ELF file is looked up in single units, with the answers of
+// the whole file; if it is damaged, all of it is read, and the damage is named.
+func TestOpenLargeLocal(t *testing.T) {
+	t.Parallel()
+	prog := symtest.Testdata(t, "elf/prog-sha1")
+	table, err := Read(t.Context(), []Input{{bytes.NewReader(prog), int64(len(prog)), "prog"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(content []byte) (*Module, *unitLooker) {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "prog")
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, unitsFrom); err != nil {
+			t.Fatal(err)
+		}
+		m, _, err := OpenLocal(t.Context(), path, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(m.Done)
+		l, _ := m.Looker.(*unitLooker)
+		return m, l
+	}
+	m, l := open(prog)
+	if l == nil {
+		t.Fatalf("looked up with a %T, want a unitLooker", m.Looker)
+	}
+	for rva := uint64(0x1000); rva < 0x1200; rva++ {
+		got, ok := m.Lookup(rva)
+		if want, found := table.Lookup(rva); ok != found || !reflect.DeepEqual(got, want) {
+			t.Errorf("%#x: %+v, %v; want %+v, %v", rva, got, ok, want, found)
+		}
+	}
+	if l.whole != nil {
+		t.Error("the whole file was read, want units alone")
+	}
+	e, err := elf.NewFile(bytes.NewReader(prog))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := bytes.Clone(prog)
+	damaged[e.Section(".debug_line").Offset+3] = 0x7f // a line program longer than its section
+	m, _ = open(damaged)
+	if a, ok := m.Lookup(0x113f); !ok || len(m.Missing) == 0 {
+		t.Errorf("damaged: %+v, %v, warnings %q; want an answer with warnings", a, ok, m.Missing)
 	}
 }

@@ -3,6 +3,7 @@ package symbolicate
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // idleModule is how long an unused module stays open; it is closed within twice that time.
 const idleModule = 5 * time.Minute
 
-// modules are the open GSYM files and portable PDBs, by content. The least recently used ones are
+// modules are the open GSYM files, portable PDBs and ELF modules, by content. The least recently used ones are
 // closed when there are too many.
 type modules struct {
 	max int
@@ -32,14 +33,33 @@ type modules struct {
 type openModule struct {
 	ready  chan struct{} // closed when looker and err are set
 	looker Looker
-	file   File
+	file   io.Closer
 	err    error
+	memory int64     // that looker may need, in bytes; guarded by modules.mu
 	users  int       // guarded by modules.mu
 	used   time.Time // guarded by modules.mu
 }
 
-// get opens a file, or shares an open one. The caller calls put.
+// get opens a GSYM file or a portable PDB, or shares an open one. The caller calls put.
 func (ms *modules) get(ctx context.Context, ref blob.Ref, open func(context.Context) (File, error)) (*openModule, error) {
+	return ms.share(ctx, ref, func(ctx context.Context) (Looker, io.Closer, error) {
+		f, err := open(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		_, _, size := f.Content()
+		l, err := openLooker(f, size)
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+		return l, f, err
+	})
+}
+
+// share is get for what opens a module in any way.
+func (ms *modules) share(
+	ctx context.Context, ref blob.Ref, open func(context.Context) (Looker, io.Closer, error),
+) (*openModule, error) {
 	ms.mu.Lock()
 	if ms.open == nil {
 		ms.open = map[blob.Ref]*openModule{}
@@ -55,7 +75,12 @@ func (ms *modules) get(ctx context.Context, ref blob.Ref, open func(context.Cont
 	ms.mu.Unlock()
 	_ = closeAll(stale) // opened for reading
 	if !ok {
-		m.load(context.WithoutCancel(ctx), open)
+		m.looker, m.file, m.err = open(context.WithoutCancel(ctx))
+		if l, sized := m.looker.(sizedLooker); sized {
+			ms.mu.Lock()
+			m.memory = l.memory()
+			ms.mu.Unlock()
+		}
 		close(m.ready)
 	}
 	select {
@@ -73,16 +98,6 @@ func (ms *modules) get(ctx context.Context, ref blob.Ref, open func(context.Cont
 		return nil, m.err
 	}
 	return m, nil
-}
-
-func (m *openModule) load(ctx context.Context, open func(context.Context) (File, error)) {
-	if m.file, m.err = open(ctx); m.err != nil {
-		return
-	}
-	_, _, size := m.file.Content()
-	if m.looker, m.err = openLooker(m.file, size); m.err != nil {
-		m.err = errors.Join(m.err, m.file.Close())
-	}
 }
 
 // put ends the use of a module.
@@ -109,19 +124,28 @@ func (ms *modules) closeIdle() {
 	_ = closeAll(stale) // opened for reading
 }
 
-// stale removes the modules that are idle or too many, and returns their files. The
-// caller holds mu.
-func (ms *modules) stale() (files []File) {
+// sizedLooker is a Looker that says how much memory it may need.
+type sizedLooker interface{ memory() int64 }
+
+// maxOpenMemory is how much memory the open modules that nobody uses may need, with those
+// that somebody uses, in bytes.
+const maxOpenMemory = 1 << 30
+
+// stale removes the modules that are idle or too many, or need too much memory, and
+// returns their files. The caller holds mu.
+func (ms *modules) stale() (files []io.Closer) {
 	now := time.Now()
 	for {
 		var oldest blob.Ref
 		var found *openModule
+		memory := int64(0)
 		for ref, m := range ms.open {
+			memory += m.memory
 			if m.users == 0 && (found == nil || m.used.Before(found.used)) {
 				oldest, found = ref, m
 			}
 		}
-		if found == nil || len(ms.open) <= ms.max && now.Sub(found.used) < idleModule {
+		if found == nil || len(ms.open) <= ms.max && memory <= maxOpenMemory && now.Sub(found.used) < idleModule {
 			return files
 		}
 		delete(ms.open, oldest)
@@ -135,7 +159,7 @@ func (ms *modules) stale() (files []File) {
 func (ms *modules) close() error {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	var files []File
+	var files []io.Closer
 	for _, m := range ms.open {
 		select {
 		case <-m.ready:

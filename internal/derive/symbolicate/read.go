@@ -206,7 +206,15 @@ func ReadIn(ctx context.Context, dir string, inputs []Input) (*functab.Table, er
 
 // readIn is ReadIn with what files of a format need.
 func readIn(ctx context.Context, dir string, inputs []Input, format Format) (*functab.Table, error) {
-	var parts []Part
+	parts, err := identifyAll(inputs)
+	if err != nil {
+		return nil, err
+	}
+	return readParts(ctx, dir, parts, format)
+}
+
+// identifyAll returns the parts of all files.
+func identifyAll(inputs []Input) (parts []Part, err error) {
 	for _, in := range inputs {
 		list, err := Identify(in)
 		if err != nil {
@@ -214,7 +222,7 @@ func readIn(ctx context.Context, dir string, inputs []Input, format Format) (*fu
 		}
 		parts = append(parts, list...)
 	}
-	return readParts(ctx, dir, parts, format)
+	return parts, nil
 }
 
 // ReadParts reads the functions of a module of its parts, of which the best comes
@@ -368,10 +376,23 @@ func (r *reader) readMinGW(b *functab.Builder) (found bool, err error) {
 
 // readELF reads an ELF file, or a program with its debug file.
 func (r *reader) readELF() (*functab.Builder, error) {
-	files := objtab.ELFFiles{Name: r.parts[0].Object.Name}
+	opt := elfOptions(r.scratch)
+	opt.ShownOnly = r.shownOnly
+	b, err := objtab.ELF(r.ctx, elfFiles(r.parts), opt)
+	return b, badIfFormat(err)
+}
+
+// elfOptions are the options for ELF files.
+func elfOptions(s *scratch) objtab.Options {
+	return objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, Sections: s.sections()}
+}
+
+// elfFiles returns which file of an ELF module is what, of its parts by rank.
+func elfFiles(parts []Part) objtab.ELFFiles {
+	files := objtab.ELFFiles{Name: parts[0].Object.Name}
 	objects := map[string]objtab.File{}
-	for i := range r.parts {
-		p := &r.parts[i]
+	for i := range parts {
+		p := &parts[i]
 		if p.Kind != symfile.ELF {
 			continue
 		}
@@ -397,9 +418,7 @@ func (r *reader) readELF() (*functab.Builder, error) {
 			return objtab.File{}, fs.ErrNotExist
 		}
 	}
-	b, err := objtab.ELF(r.ctx, files,
-		objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, ShownOnly: r.shownOnly, Sections: r.scratch.sections()})
-	return b, badIfFormat(err)
+	return files
 }
 
 // readMachO reads a Mach-O image, a dSYM, or both.

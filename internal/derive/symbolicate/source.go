@@ -2,7 +2,9 @@ package symbolicate
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"io"
 	"io/fs"
 	"sync"
 
@@ -29,7 +31,16 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 	}
 	ask := c.ask
 	ask.Format, ask.Module = lookupFormat, q
-	a, m, err := c.open(ctx, ask)
+	a, f, err := c.svc.prepare(ctx, ask, true)
+	var m *openModule
+	if f != nil && errors.Is(err, fs.ErrNotExist) { // the file must be made
+		if m := c.units(ctx, ask, a, f); m != nil {
+			return m, nil
+		}
+		a, m, err = c.open(ctx, ask)
+	} else if err == nil {
+		m, err = c.openMade(ctx, a)
+	}
 	if errors.Is(err, fs.ErrNotExist) && a.Content.Ref != (blob.Ref{}) {
 		if err = c.svc.Lost(ctx, a); err == nil {
 			a, m, err = c.open(ctx, ask)
@@ -45,19 +56,74 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 	}, nil
 }
 
+// units opens a large ELF module whose GSYM file is not made yet, and has the file made
+// in the background. It is nil if it cannot. a and f are those of prepare.
+func (c clientLookups) units(ctx context.Context, ask Ask, a Answer, f *files) *Module {
+	if !byUnits(f.list[0].kind, f.size()) {
+		return nil
+	}
+	svc, wait := c.svc, ask
+	ask.Hold = nil
+	if _, err := svc.make(ctx, ask, f); !errors.As(err, new(PendingError)) {
+		return nil
+	}
+	key := blob.Ref(sha256.Sum256([]byte("units of " + f.recipe(lookupFormat)))) // not every caller sees all files
+	m, err := svc.modules.share(ctx, key, func(ctx context.Context) (Looker, io.Closer, error) { return svc.openUnits(ctx, f) })
+	if err != nil {
+		return nil // the GSYM file answers, or tells why not
+	}
+	whole := func(ctx context.Context) (Looker, func(), error) {
+		a, m, err := c.open(ctx, wait)
+		if err != nil {
+			return nil, nil, err
+		}
+		return m.looker, func() { svc.modules.put(a.Content.Ref, m) }, nil
+	}
+	l := &unitLooker{ctx: ctx, units: m.looker.(*unitTables), open: whole}
+	var once sync.Once
+	return &Module{
+		Looker: l, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Missing: a.Missing, Arch: a.Arch,
+		Done: func() { once.Do(func() { l.done(); svc.modules.put(key, m) }) },
+	}
+}
+
+// openUnits opens a module for lookups in its units.
+func (svc *Service) openUnits(ctx context.Context, f *files) (Looker, io.Closer, error) {
+	list, err := svc.openAll(ctx, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	var t *unitTables
+	parts, err := identifyAll(f.inputs(list))
+	if err == nil {
+		limited, cancel := context.WithTimeout(ctx, timeFor(f.size()))
+		t, err = openUnits(limited, svc.Scratch, parts)
+		cancel()
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, closeAll(list))
+	}
+	return t, closers{t.Close, func() error { return closeAll(list) }}, nil
+}
+
 // open finds or makes the GSYM file of a module, and opens it.
 func (c clientLookups) open(ctx context.Context, ask Ask) (Answer, *openModule, error) {
 	a, err := c.svc.answer(ctx, ask, true)
 	if err != nil {
 		return Answer{}, nil, err
 	}
-	m, err := c.svc.modules.get(ctx, a.Content.Ref, func(ctx context.Context) (File, error) {
+	m, err := c.openMade(ctx, a)
+	return a, m, err
+}
+
+// openMade opens a GSYM file that is there.
+func (c clientLookups) openMade(ctx context.Context, a Answer) (*openModule, error) {
+	return c.svc.modules.get(ctx, a.Content.Ref, func(ctx context.Context) (File, error) {
 		if a.Cached != nil {
 			return c.svc.Depot.OpenHit(ctx, *a.Cached)
 		}
 		return c.svc.Depot.OpenContent(ctx, record.Content{Ref: a.Content.Ref, Size: a.Content.Size})
 	})
-	return a, m, err
 }
 
 // managedModule opens the portable PDB of a module with IL. It is looked up as it is:

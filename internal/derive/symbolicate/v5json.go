@@ -1,13 +1,14 @@
 package symbolicate
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"unicode/utf8"
 )
 
-// AppendJSON appends the answer as JSON, equal to that of json.Marshal, which needs
-// several times as long and more memory than the answer has.
+// AppendJSON appends the answer as JSON, equal to that of an Encoder of encoding/json without
+// escapes for HTML, which needs several times as long and more memory than the answer has.
 func (a V5Answer) AppendJSON(b []byte) ([]byte, error) {
 	b = append(b, `{"results":[`...)
 	for i, r := range a.Results {
@@ -40,12 +41,14 @@ func (r V5Result) appendJSON(b []byte) ([]byte, error) {
 	// The rest is about modules, of which there are few.
 	rest := r
 	rest.Stacks = nil
-	text, err := json.Marshal(rest)
-	if err != nil {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(rest); err != nil {
 		return nil, err
 	}
 	b = append(b, ']')
-	return append(b, text[len(`{"stacks":null`):]...), nil
+	return append(b, bytes.TrimSuffix(text.Bytes()[len(`{"stacks":null`):], []byte("\n"))...), nil
 }
 
 // appendJSON appends a frame. Members that json.Marshal omits are omitted.
@@ -89,12 +92,29 @@ func appendMember(b []byte, name, text string) []byte {
 	return appendText(append(b, name...), text)
 }
 
-// appendText appends a text as json.Marshal writes it.
+// plain returns how many bytes at the start of a text are ASCII that JSON does not escape,
+// as far as eight together are.
+func plain(s string) int {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		p := s[i : i+8]
+		x := uint64(p[0]) | uint64(p[1])<<8 | uint64(p[2])<<16 | uint64(p[3])<<24 |
+			uint64(p[4])<<32 | uint64(p[5])<<40 | uint64(p[6])<<48 | uint64(p[7])<<56
+		quote, slash := x^each*'"', x^each*'\\'
+		if (x|(x-each*' ')&^x|(quote-each)&^quote|(slash-each)&^slash)&high != 0 {
+			break
+		}
+	}
+	return i
+}
+
+// appendText appends a text as encoding/json writes it.
 func appendText(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
 	first := 0
-	for i := 0; i < len(s); {
+	for i := plain(s); i < len(s); {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
@@ -108,6 +128,7 @@ func appendText(b []byte, s string) []byte {
 				first = i + n
 			}
 			i += n
+			i += plain(s[i:])
 			continue
 		}
 		if !escaped[c] {
@@ -133,6 +154,7 @@ func appendText(b []byte, s string) []byte {
 		}
 		i++
 		first = i
+		i += plain(s[i:])
 	}
 	return append(append(b, s[first:]...), '"')
 }
@@ -142,8 +164,6 @@ var escaped = func() (set [utf8.RuneSelf]bool) {
 	for c := range byte(' ') {
 		set[c] = true
 	}
-	for _, c := range []byte(`"\<>&`) {
-		set[c] = true
-	}
+	set['"'], set['\\'] = true, true
 	return set
 }()

@@ -56,6 +56,9 @@ func (g gsymLooker) Lookup(rva uint64) (functab.Answer, bool) {
 	return a, ok && err == nil
 }
 
+// memory implements sizedLooker.
+func (g gsymLooker) memory() int64 { return g.f.Memory() }
+
 // LookupShown implements shownLooker.
 func (g gsymLooker) LookupShown(rva uint64, frames []functab.Line) (functab.Answer, bool) {
 	a, ok, err := g.f.LookupShown(rva, frames)

@@ -34,9 +34,15 @@ func (c lookupCmd) Run(a *session) error {
 		return err
 	}
 	defer m.Done()
-	for _, text := range m.Missing {
-		fmt.Fprintln(a.Stderr, "symdepot: warning:", term.Printable(text))
+	told := 0
+	tell := func() {
+		for _, text := range m.Missing[told:] {
+			fmt.Fprintln(a.Stderr, "symdepot: warning:", term.Printable(text))
+		}
+		told = len(m.Missing)
 	}
+	tell()
+	defer tell() // what the lookups have found missing
 	if c.Relative {
 		base = 0
 	}

@@ -120,7 +120,7 @@ type jsonAppender interface {
 // answers are the buffers of such answers, of maxKept bytes at most.
 var answers = sync.Pool{New: func() any { return new([]byte) }}
 
-const maxKept = 1 << 20
+const maxKept = 4 << 20
 
 // redirect sends a client that knows only a module's code id to the path that
 // has the debug id, which some clients read from the Location itself.

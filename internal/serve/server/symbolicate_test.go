@@ -695,3 +695,23 @@ func TestSymbolicateManaged(t *testing.T) {
 		}
 	}
 }
+
+// TestSymbolicateUnits: a large ELF file answers before its GSYM file is made, and has
+// that made.
+func TestSymbolicateUnits(t *testing.T) {
+	w := &symbolsWorld{d: openDepot(t, depot.Options{})}
+	large := append(symtest.Testdata(t, "elf/prog-sha1"), make([]byte, 32<<20)...)
+	w.program = add(t, w.d, depot.Source{Path: "/home/someone/build/prog"}, large)
+	w.serve(t, SymbolsConfig{Wait: time.Minute}, false)
+	module := `[["prog","` + w.program.obj.DebugID.Breakpad() + `"]]`
+	for range 2 { // the second time, the job is there
+		got := w.send(t, "POST", "/symbolicate/v5", `{"memoryMap":`+module+`,"stacks":[[[0,4415]]]}`)
+		if got.status != 200 || !strings.Contains(got.body, `"function":"main"`) || !strings.Contains(got.body, `"function":"add"`) {
+			t.Fatalf("no job is done: status %d, body %s; want 200, add and main", got.status, got.body)
+		}
+	}
+	list, err := w.d.Jobs().List(t.Context(), jobs.Filter{})
+	if err != nil || len(list) != 1 || list[0].State != jobs.Queued {
+		t.Errorf("jobs %+v, %v; want one that waits", list, err)
+	}
+}
