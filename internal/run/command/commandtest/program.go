@@ -32,7 +32,7 @@ func Main(m *testing.M) {
 	transcodetest.Main() // what some tests use as a transcoder
 	setClock()
 	opt := hasten()
-	program := func() { command.Main(opt) }
+	program := func() { os.Exit(profiled(func() int { return command.Main(opt) })) }
 	commands := map[string]func(){
 		"symdepot":     program,
 		"symstore":     program,
@@ -93,6 +93,7 @@ func StartServer(getenv func(string) string, dir string, args ...string) (*Servi
 			s.Cmd.Env = append(s.Cmd.Env, k+"="+v)
 		}
 	}
+	s.Cmd.Env = append(s.Cmd.Env, profilesVariable+"="+os.Getenv(profilesVariable))
 	s.Cmd.Stderr = &s.Log
 	stdout, err := s.Cmd.StdoutPipe()
 	if err != nil {
