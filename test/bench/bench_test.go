@@ -211,8 +211,22 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
+// asReleased builds the program as make release does, with the profile of scripts/bench profile,
+// and returns its folder.
+func asReleased(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-pgo=../../packaging/release/release.pgo", "-ldflags=-s -w",
+		"-o", filepath.Join(dir, "symdepot"), "../../cmd/symdepot")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", build, err, out)
+	}
+	return dir
+}
+
 // TestBenchServe compares serve with nginx on the same files on the same disk,
-// and with what net/http alone does on this machine.
+// and with what net/http alone does on this machine. The program is that of a release; what the
+// profile of a release gains is measured beside the same program without it.
 func TestBenchServe(t *testing.T) {
 	commandtest.NeedBench(t, "nginx")
 	pairs, seconds := 7, 5
@@ -227,8 +241,10 @@ func TestBenchServe(t *testing.T) {
 	if code, _, errs := commandtest.Symdepot(t, depot, "add", tree); code != 0 {
 		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
+	released := asReleased(t)
 	t.Log(apart(t))
-	s := commandtest.ServeDepot(t, depot, "--quiet")
+	s := commandtest.ServeDepotOf(t, released, depot, "--quiet")
+	unprofiled := commandtest.ServeDepot(t, depot, "--quiet")
 	ng := nginx(t, tree)
 	plain := bare(t, tree, s.URL, slices.Concat(big, small, missing[:1])...)
 	for _, c := range []struct {
@@ -237,9 +253,9 @@ func TestBenchServe(t *testing.T) {
 		status int
 		want   float64
 	}{{"10 MiB files, answers/s", big, 200, 1.4}, {"64 KiB files, answers/s", small, 200, 0.9}, {"missing keys, 404/s", missing, 404, 0.65}} {
-		servers := []string{s.URL, ng, plain}
+		servers := []string{s.URL, ng, plain, unprofiled.URL}
 		rates := make([][]float64, len(servers))
-		var ratios, bareRatios []float64
+		var ratios, bareRatios, gains []float64
 		for _, url := range servers {
 			load(t, url, 2, 32, c.paths, c.status)
 		}
@@ -249,14 +265,17 @@ func TestBenchServe(t *testing.T) {
 			}
 			n := len(rates[0]) - 1
 			ratios, bareRatios = append(ratios, rates[0][n]/rates[1][n]), append(bareRatios, rates[2][n]/rates[1][n])
+			gains = append(gains, rates[0][n]/rates[3][n])
 		}
 		peak, now := commandtest.Resident(t, s.Cmd.Process.Pid)
 		verdict := "reached"
 		if median(ratios) < c.want {
 			verdict = "NOT REACHED"
 		}
-		t.Logf("%-24s symdepot %8.0f, nginx %8.0f, bare net/http %8.0f; symdepot to nginx %.2f (want %.2f: %s), bare net/http to nginx %.2f; resident %.0f MiB, peak %.0f MiB",
-			c.name, median(rates[0]), median(rates[1]), median(rates[2]), median(ratios), c.want, verdict, median(bareRatios), now, peak)
+		t.Logf("%-24s symdepot %8.0f, nginx %8.0f, bare net/http %8.0f; symdepot to nginx %.2f (want %.2f: %s), bare net/http to nginx %.2f; "+
+			"the profile of the release gains %.1f %%; resident %.0f MiB, peak %.0f MiB",
+			c.name, median(rates[0]), median(rates[1]), median(rates[2]), median(ratios), c.want, verdict, median(bareRatios),
+			100*(median(gains)-1), now, peak)
 	}
 }
 
