@@ -14,16 +14,11 @@ import (
 	"strings"
 )
 
-// profile says where the program spends its time with the loads of scripts/bench profile. The
-// compiler optimizes what it names. Only releases use it: with a profile, Go compiles all packages
-// anew.
-const profile = "packaging/release/release.pgo"
-
 // goBuild builds the program for a platform. Neither folder nor time nor the state
 // of the version control get into it, but for the version.
 func (r *release) goBuild(p platform, to string) error {
 	env := []string{"GOOS=" + p.os, "GOARCH=" + p.arch}
-	return r.command(env, "go", "build", "-trimpath", "-buildvcs=false", "-pgo="+profile,
+	return r.command(env, "go", "build", "-trimpath", "-buildvcs=false", "-pgo="+r.profile,
 		"-ldflags=-s -w -buildid= -X main.version="+r.version.full, "-o", to, "./cmd/symdepot")
 }
 
