@@ -78,7 +78,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&r.level, "level", 6,
 		"level of compression, from 1 (fast) to 9; 9 takes three times as long as 6 and makes packages 0.4 to 3 % smaller")
 	flag.StringVar(&r.profile, "pgo", "packaging/release/release.pgo",
-		"profile that the compiler optimizes for, of scripts/bench profile; off: none, and packages that are compiled already are not compiled anew")
+		"profile that the compiler optimizes for; off: none, and packages that are compiled already are not compiled anew")
 	flag.Parse()
 	if r.level < 1 || r.level > 9 {
 		return fmt.Errorf("-level %d: want 1 to 9", r.level)
