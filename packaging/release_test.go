@@ -4,6 +4,7 @@ package packaging
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"debug/buildinfo"
@@ -18,6 +19,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -92,7 +94,7 @@ func build(from, name string) *made {
 	}
 	args := []string{"run", "./packaging/release", "-out", m.dir, "-version", testVersion, "-platforms", platforms()}
 	if os.Getenv("SYMDEPOT_TORTURE") == "" {
-		args = append(args, "-level", "1") // most of the time is compression
+		args = append(args, "-level", "1", "-pgo", "off") // most of the time is compression, and compiling all packages anew
 	}
 	cmd := exec.Command("go", args...)
 	cmd.Dir = from
@@ -332,6 +334,16 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	want, profile := "", ""
+	if os.Getenv("SYMDEPOT_TORTURE") != "" { // else it was built without; see build
+		want = "release.pgo"
+	}
+	if i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-pgo" }); i >= 0 {
+		profile = info.Settings[i].Value
+	}
+	if profile != want {
+		t.Errorf("the program was optimized for the profile %q, want %q", profile, want)
+	}
 	if len(info.Deps) < 20 {
 		t.Fatalf("the program names %d modules, want at least 20", len(info.Deps))
 	}
@@ -341,6 +353,26 @@ func TestArchive(t *testing.T) {
 		}
 		if !slices.ContainsFunc(components.Components, func(c struct{ Name, Version string }) bool { return c.Name == dep.Path && c.Version == dep.Version }) {
 			t.Errorf("the list of components lacks %s %s", dep.Path, dep.Version)
+		}
+	}
+}
+
+// TestProfile: the profile of releases has what scripts/bench profile measures, and is no large
+// file.
+func TestProfile(t *testing.T) {
+	t.Parallel()
+	const file = "release/release.pgo"
+	info, err := os.Stat(file)
+	if err != nil || info.Size() > 1<<20 {
+		t.Fatalf("%s: %v, %v; want at most 1 MiB", file, info, err)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "tool", "pprof", "-raw", file).Output()
+	if err != nil {
+		t.Fatalf("go tool pprof: %v", err)
+	}
+	for _, of := range []string{"server.(*Server).ServeHTTP", "server.(*symbols).serve", "internal/derive/symbolicate.", "internal/depot/stage.", "layout.Route"} {
+		if !bytes.Contains(out, []byte(of)) {
+			t.Errorf("%s has no samples of %s; make it anew with scripts/bench profile", file, of)
 		}
 	}
 }

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/symdepot/symdepot/internal/run/command"
 	"github.com/symdepot/symdepot/internal/run/console"
 )
@@ -10,4 +12,4 @@ import (
 // version is set by release builds.
 var version string
 
-func main() { command.Main(console.Options{Version: version}) }
+func main() { os.Exit(command.Main(console.Options{Version: version})) }

@@ -18,7 +18,7 @@ import (
 // of the version control get into it, but for the version.
 func (r *release) goBuild(p platform, to string) error {
 	env := []string{"GOOS=" + p.os, "GOARCH=" + p.arch}
-	return r.command(env, "go", "build", "-trimpath", "-buildvcs=false",
+	return r.command(env, "go", "build", "-trimpath", "-buildvcs=false", "-pgo="+r.profile,
 		"-ldflags=-s -w -buildid= -X main.version="+r.version.full, "-o", to, "./cmd/symdepot")
 }
 

@@ -4,7 +4,7 @@
 // same bytes, in any folder and at any time. Without git, -version and the variable
 // SOURCE_DATE_EPOCH say what it would.
 //
-//	go run ./packaging/release [-out DIR] [-platforms linux/amd64,...] [-only WHAT,...] [-level N]
+//	go run ./packaging/release [-out DIR] [-platforms linux/amd64,...] [-only WHAT,...] [-level N] [-pgo FILE]
 //
 // It needs Go, git, and the module proxy for the tools that make packages and the
 // list of components. The installer is made by wixl; without it, it is left out,
@@ -55,7 +55,8 @@ type release struct {
 	at      time.Time // of the commit: the time of every file
 	only    []string
 	where   []platform
-	level   int // of gzip and deflate, from 1 to 9
+	level   int    // of gzip and deflate, from 1 to 9
+	profile string // that the compiler optimizes for; "off": none
 }
 
 func main() {
@@ -76,6 +77,8 @@ func run(ctx context.Context) error {
 	flag.StringVar(&named, "version", "", "version; default: that of internal/run/version, and the number of commits since the newest tag")
 	flag.IntVar(&r.level, "level", 6,
 		"level of compression, from 1 (fast) to 9; 9 takes three times as long as 6 and makes packages 0.4 to 3 % smaller")
+	flag.StringVar(&r.profile, "pgo", "packaging/release/release.pgo",
+		"profile that the compiler optimizes for; off: none, and packages that are compiled already are not compiled anew")
 	flag.Parse()
 	if r.level < 1 || r.level > 9 {
 		return fmt.Errorf("-level %d: want 1 to 9", r.level)

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +23,8 @@ import (
 	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
-// nginx serves a folder as fast as it can until the test ends.
+// nginx serves a folder as fast as it can until the test ends, with a worker for each core
+// that this process may use.
 func nginx(t *testing.T, root string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,12 +35,12 @@ func nginx(t *testing.T, root string) string {
 	_ = ln.Close()
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "nginx.conf")
-	text := fmt.Sprintf(`daemon off; worker_processes 2; pid %[1]s/pid; error_log %[1]s/error.log;
+	text := fmt.Sprintf(`daemon off; worker_processes %[4]d; pid %[1]s/pid; error_log %[1]s/error.log;
 events { worker_connections 1024; }
 http { access_log off; log_not_found off; sendfile on; tcp_nopush on; keepalive_requests 1000000; default_type application/octet-stream;
  client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;
  server { listen %[2]s; root %[3]s; } }
-`, dir, addr, root)
+`, dir, addr, root, runtime.GOMAXPROCS(0))
 	if os.Geteuid() == 0 {
 		text = "user root;\n" + text
 	}
@@ -119,6 +121,34 @@ func bare(t *testing.T, tree, like string, paths ...string) string {
 	return srv.URL
 }
 
+// clients are the cores of the load program, in the form of taskset; empty: all.
+var clients string
+
+// apart gives this process, and the servers that the test starts from here on, one half of the
+// cores until the test ends, and the load program the other half, so that neither waits for the
+// other. It returns what a row says of that.
+func apart(t *testing.T) string {
+	t.Helper()
+	n := runtime.NumCPU()
+	if n < 2 || runtime.GOOS != "linux" {
+		return "servers and client on the same cores"
+	}
+	pin := func(cores string) {
+		if out, err := exec.CommandContext(context.Background(), "taskset", "-acp", cores, strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
+			t.Fatalf("taskset: %v\n%s", err, out)
+		}
+	}
+	pin(fmt.Sprintf("0-%d", n/2-1))
+	usual := runtime.GOMAXPROCS(n / 2)
+	clients = fmt.Sprintf("%d-%d", n/2, n-1)
+	t.Cleanup(func() {
+		clients = ""
+		runtime.GOMAXPROCS(usual)
+		pin(fmt.Sprintf("0-%d", n-1))
+	})
+	return fmt.Sprintf("each server on %d cores, the client on %d others", n/2, n-n/2)
+}
+
 // load runs the load program for some seconds over paths and returns requests
 // per second.
 func load(t *testing.T, base string, seconds, conns int, paths []string, status int) float64 {
@@ -134,9 +164,13 @@ func load(t *testing.T, base string, seconds, conns int, paths []string, status 
 		t.Fatal(err)
 	}
 	checkStatus(t, base+paths[0], status)
-	args := []string{"-t2", "-c" + strconv.Itoa(conns), "-d" + strconv.Itoa(seconds) + "s", "--timeout", "30s"}
+	args := []string{"wrk", "-t2", "-c" + strconv.Itoa(conns), "-d" + strconv.Itoa(seconds) + "s", "--timeout", "30s"}
+	if clients != "" {
+		args = append([]string{"taskset", "-c", clients}, args...)
+	}
 	// A callback on each answer would make wrk collect every body.
-	out, err := exec.CommandContext(t.Context(), "wrk", append(args, "-s", script, base)...).CombinedOutput()
+	args = append(args, "-s", script, base)
+	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("wrk: %v\n%s", err, out)
 	}
@@ -149,6 +183,14 @@ func load(t *testing.T, base string, seconds, conns int, paths []string, status 
 		t.Fatal(err)
 	}
 	return rps
+}
+
+// missingPaths returns more paths of files that no depot has than any memory of answers holds.
+func missingPaths() (paths []string) {
+	for i := range 200_000 {
+		paths = append(paths, fmt.Sprintf("/gone%d.pdb/%032X1/gone%d.pdb", i, i+1, i))
+	}
+	return paths
 }
 
 func checkStatus(t *testing.T, url string, want int) {
@@ -169,8 +211,22 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
+// asReleased builds the program as make release does, with the profile of scripts/bench profile,
+// and returns its folder.
+func asReleased(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-pgo=../../packaging/release/release.pgo", "-ldflags=-s -w",
+		"-o", filepath.Join(dir, "symdepot"), "../../cmd/symdepot")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", build, err, out)
+	}
+	return dir
+}
+
 // TestBenchServe compares serve with nginx on the same files on the same disk,
-// and with what net/http alone does on this machine.
+// and with what net/http alone does on this machine. The program is that of a release; what the
+// profile of a release gains is measured beside the same program without it.
 func TestBenchServe(t *testing.T) {
 	commandtest.NeedBench(t, "nginx")
 	pairs, seconds := 7, 5
@@ -180,15 +236,15 @@ func TestBenchServe(t *testing.T) {
 	tree := t.TempDir()
 	big := commandtest.RandomSyms(t, tree, 8, 10<<20)
 	small := commandtest.RandomSyms(t, tree, 256, 64<<10)
-	var missing []string
-	for i := range 200_000 { // more than any memory of answers holds
-		missing = append(missing, fmt.Sprintf("/gone%d.pdb/%032X1/gone%d.pdb", i, i+1, i))
-	}
+	missing := missingPaths()
 	depot := filepath.Join(t.TempDir(), "depot")
 	if code, _, errs := commandtest.Symdepot(t, depot, "add", tree); code != 0 {
 		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
-	s := commandtest.ServeDepot(t, depot, "--quiet")
+	released := asReleased(t)
+	t.Log(apart(t))
+	s := commandtest.ServeDepotOf(t, released, depot, "--quiet")
+	unprofiled := commandtest.ServeDepot(t, depot, "--quiet")
 	ng := nginx(t, tree)
 	plain := bare(t, tree, s.URL, slices.Concat(big, small, missing[:1])...)
 	for _, c := range []struct {
@@ -197,9 +253,9 @@ func TestBenchServe(t *testing.T) {
 		status int
 		want   float64
 	}{{"10 MiB files, answers/s", big, 200, 1.4}, {"64 KiB files, answers/s", small, 200, 0.9}, {"missing keys, 404/s", missing, 404, 0.65}} {
-		servers := []string{s.URL, ng, plain}
+		servers := []string{s.URL, ng, plain, unprofiled.URL}
 		rates := make([][]float64, len(servers))
-		var ratios, bareRatios []float64
+		var ratios, bareRatios, gains []float64
 		for _, url := range servers {
 			load(t, url, 2, 32, c.paths, c.status)
 		}
@@ -209,14 +265,17 @@ func TestBenchServe(t *testing.T) {
 			}
 			n := len(rates[0]) - 1
 			ratios, bareRatios = append(ratios, rates[0][n]/rates[1][n]), append(bareRatios, rates[2][n]/rates[1][n])
+			gains = append(gains, rates[0][n]/rates[3][n])
 		}
 		peak, now := commandtest.Resident(t, s.Cmd.Process.Pid)
 		verdict := "reached"
 		if median(ratios) < c.want {
 			verdict = "NOT REACHED"
 		}
-		t.Logf("%-24s symdepot %8.0f, nginx %8.0f, bare net/http %8.0f; symdepot to nginx %.2f (want %.2f: %s), bare net/http to nginx %.2f; resident %.0f MiB, peak %.0f MiB",
-			c.name, median(rates[0]), median(rates[1]), median(rates[2]), median(ratios), c.want, verdict, median(bareRatios), now, peak)
+		t.Logf("%-24s symdepot %8.0f, nginx %8.0f, bare net/http %8.0f; symdepot to nginx %.2f (want %.2f: %s), bare net/http to nginx %.2f; "+
+			"the profile of the release gains %.1f %%; resident %.0f MiB, peak %.0f MiB",
+			c.name, median(rates[0]), median(rates[1]), median(rates[2]), median(ratios), c.want, verdict, median(bareRatios),
+			100*(median(gains)-1), now, peak)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -225,6 +226,12 @@ func (s *program) run(ctx context.Context) error {
 		s.log.Warn("credentials are sent over plain HTTP, which anybody on the network path can read; " +
 			"set a certificate (tls), or put a TLS proxy in front")
 	}
+	started := time.AfterFunc(startTime, func() {
+		if err := setup.ReleaseStart(); err != nil {
+			s.log.Debug("memory of the start stays resident", "error", err)
+		}
+	})
+	defer started.Stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.Work(ctx) })
 	g.Go(func() error { return srv.Serve(ctx, ln) })
@@ -234,6 +241,9 @@ func (s *program) run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// startTime is how long after it listens a server has set up everything that a start sets up.
+const startTime = 5 * time.Second
 
 // listen opens the listener.
 func (s *program) listen(ctx context.Context, srv *server.Server) (net.Listener, error) {

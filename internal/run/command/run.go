@@ -26,13 +26,13 @@ import (
 	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
-// Main is the process of symdepot: it runs the command line, and exits.
-func Main(opt console.Options) {
+// Main is the process of symdepot: it runs the command line of the process, and returns the
+// exit code.
+func Main(opt console.Options) int {
 	symbolicate.Generator = "symdepot " + opt.Program()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := Run(ctx, mstools.CommandLine(os.Args), os.Stdin, os.Stdout, os.Stderr, opt)
-	stop()
-	os.Exit(code)
+	defer stop()
+	return Run(ctx, mstools.CommandLine(os.Args), os.Stdin, os.Stdout, os.Stderr, opt)
 }
 
 // Run runs a command line, without the name of the program, and returns the exit code. The

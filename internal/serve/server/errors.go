@@ -63,6 +63,9 @@ var classes = []struct {
 
 // classify returns the status and the body's text for an error.
 func classify(err error) (status int, text string) {
+	if err == fs.ErrNotExist { // most answers
+		return http.StatusNotFound, notFoundText
+	}
 	if e, ok := errors.AsType[tooLargeError](err); ok {
 		return http.StatusNotAcceptable, e.Error()
 	}

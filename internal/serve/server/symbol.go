@@ -176,7 +176,8 @@ func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*answe
 	case errors.Is(err, fs.ErrNotExist) && q.Local && s.depot.Fetches():
 		x.Header()[wire.Loop] = []string{"1"}
 		return nil, errLoop
-	case errors.As(err, new(symbolicate.NoWorkerError)):
+	}
+	if _, ok := errors.AsType[symbolicate.NoWorkerError](err); ok {
 		return nil, missError{notFoundText + ": " + err.Error()}
 	}
 	return f, asPending(err, func() time.Duration { return s.depot.Symbols.Retry(ctx) })
@@ -204,10 +205,10 @@ func (s *symbols) askPublic(x *exchange, r *http.Request, req *layout.Request) (
 // asPending returns the error for a client whose file is being made, or is not made because too
 // many others are; any other error stays what it is.
 func asPending(err error, retry func() time.Duration) error {
-	switch {
-	case errors.As(err, new(symbolicate.PendingError)):
+	if _, ok := errors.AsType[symbolicate.PendingError](err); ok {
 		return errPending{retry()}
-	case errors.Is(err, symbolicate.ErrBusy):
+	}
+	if errors.Is(err, symbolicate.ErrBusy) {
 		return limit.ErrBusy
 	}
 	return err

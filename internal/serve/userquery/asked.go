@@ -4,7 +4,6 @@ package userquery
 
 import (
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -140,12 +139,12 @@ func Parse(text string) (Ask, error) {
 
 // inDumpbin is the id of a PDB as Microsoft's dumpbin prints it, with the path behind it
 // in that line: {GUID}, AGE, PATH.
-var inDumpbin = regexp.MustCompile(`(?i)(\{?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\}?\s*,\s*[0-9]{1,10}\b)(?:\s*,\s*([^"<>|*?]+))?`)
+var inDumpbin = pattern(`(?i)(\{?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\}?\s*,\s*[0-9]{1,10}\b)(?:\s*,\s*([^"<>|*?]+))?`)
 
 // ofDumpbin returns text with the id in it, if dumpbin has printed it, in the spelling
 // of requests. ok means that the line names the PDB too: a is the request for it.
 func ofDumpbin(text string) (plain string, a Ask, ok bool) {
-	m := inDumpbin.FindStringSubmatchIndex(text)
+	m := inDumpbin().FindStringSubmatchIndex(text)
 	if m == nil {
 		return text, a, false
 	}

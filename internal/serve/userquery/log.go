@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -21,16 +22,22 @@ const (
 
 // The forms in which logs name requests.
 var (
-	inURL     = regexp.MustCompile(`(?i)https?://[^\s"'<>|*;,]+`)
-	inRequest = regexp.MustCompile(`(?i)\b(?:HTTPGET:|GET|HEAD)\s+(/[^\s"'?]+)`)
-	inDisk    = regexp.MustCompile(`(?i)(?:\b[a-z]:|\\)\\[^*?"<>|\t]+`)
-	inFind    = regexp.MustCompile(`(?i)debuginfod[-_]find(?:[-_]| )(debuginfo|executable)\s+([0-9a-f]{16,128})\b`)
-	inBuildID = regexp.MustCompile(`(?i)\bbuild[- ]?id(?:\[[a-z0-9/]+\])?\s*[=:]?\s*([0-9a-f]{16,128})\b`)
-	inPairID  = regexp.MustCompile(`(?i)(?:^|[\s("\[{,=:])\{?` +
+	inURL     = pattern(`(?i)https?://[^\s"'<>|*;,]+`)
+	inRequest = pattern(`(?i)\b(?:HTTPGET:|GET|HEAD)\s+(/[^\s"'?]+)`)
+	inDisk    = pattern(`(?i)(?:\b[a-z]:|\\)\\[^*?"<>|\t]+`)
+	inFind    = pattern(`(?i)debuginfod[-_]find(?:[-_]| )(debuginfo|executable)\s+([0-9a-f]{16,128})\b`)
+	inBuildID = pattern(`(?i)\bbuild[- ]?id(?:\[[a-z0-9/]+\])?\s*[=:]?\s*([0-9a-f]{16,128})\b`)
+	inPairID  = pattern(`(?i)(?:^|[\s("\[{,=:])\{?` +
 		`([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\}?(?:-?[0-9a-f]{1,8})?|[0-9a-f]{32,64})` +
 		`(?:$|[\s)"\]},;:])`)
-	inName = regexp.MustCompile(`[^\s"'()\[\]{}<>,;|]+`)
+	inName = pattern(`[^\s"'()\[\]{}<>,;|]+`)
 )
+
+// pattern returns a function that compiles an expression when it is first called: what few
+// processes need must not make the start of all of them longer.
+func pattern(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // Words by which logs say whether a file was found; the first that a line has counts.
 var outcomes = []struct {
@@ -102,21 +109,21 @@ func (l *log) named(line string) bool {
 		return true
 	}
 	found := false
-	for _, u := range inURL.FindAllString(line, 8) {
+	for _, u := range inURL().FindAllString(line, 8) {
 		a, err := Parse(strings.TrimRight(u, ".):]'"))
 		found = err == nil && l.addBelow(a) || found
 	}
 	if found {
 		return true
 	}
-	for _, m := range inRequest.FindAllStringSubmatch(line, 4) {
+	for _, m := range inRequest().FindAllStringSubmatch(line, 4) {
 		a, err := ofPath(m[1])
 		found = err == nil && l.addBelow(a) || found
 	}
 	if found {
 		return true
 	}
-	for _, p := range inDisk.FindAllString(line, 4) {
+	for _, p := range inDisk().FindAllString(line, 4) {
 		p, _, _ = strings.Cut(p, " - ")
 		if a, ok := onDisk(strings.TrimSpace(p)); ok {
 			found = l.add(a) || found
@@ -125,11 +132,11 @@ func (l *log) named(line string) bool {
 	if found {
 		return true
 	}
-	if m := inFind.FindStringSubmatch(line); m != nil {
+	if m := inFind().FindStringSubmatch(line); m != nil {
 		a, ok := buildID(m[2], strings.ToLower(m[1]))
 		return ok && l.add(a)
 	}
-	if m := inBuildID.FindStringSubmatch(line); m != nil {
+	if m := inBuildID().FindStringSubmatch(line); m != nil {
 		a, ok := buildID(m[1], "debuginfo")
 		return ok && l.add(a)
 	}
@@ -209,14 +216,14 @@ func (l *log) pair(line string) bool {
 	if ok {
 		return l.add(a)
 	}
-	m := inPairID.FindStringSubmatchIndex(line)
+	m := inPairID().FindStringSubmatchIndex(line)
 	if m == nil {
 		return false
 	}
 	id, before, after := line[m[2]:m[3]], line[:m[2]], line[m[3]:]
-	names := inName.FindAllString(before, 64)
+	names := inName().FindAllString(before, 64)
 	slices.Reverse(names)
-	for _, n := range append(names, inName.FindAllString(after, 64)...) {
+	for _, n := range append(names, inName().FindAllString(after, 64)...) {
 		base := symfile.BaseName(strings.ReplaceAll(strings.TrimRight(n, ".:"), `\`, "/"))
 		if !strings.ContainsAny(strings.TrimRight(n, ".:"), `./\`) || base == "" || isHex(base) || !symfile.ValidName(base) {
 			continue

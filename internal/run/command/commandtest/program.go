@@ -32,7 +32,7 @@ func Main(m *testing.M) {
 	transcodetest.Main() // what some tests use as a transcoder
 	setClock()
 	opt := hasten()
-	program := func() { command.Main(opt) }
+	program := func() { os.Exit(profiled(func() int { return command.Main(opt) })) }
 	commands := map[string]func(){
 		"symdepot":     program,
 		"symstore":     program,
@@ -93,6 +93,7 @@ func StartServer(getenv func(string) string, dir string, args ...string) (*Servi
 			s.Cmd.Env = append(s.Cmd.Env, k+"="+v)
 		}
 	}
+	s.Cmd.Env = append(s.Cmd.Env, profilesVariable+"="+os.Getenv(profilesVariable))
 	s.Cmd.Stderr = &s.Log
 	stdout, err := s.Cmd.StdoutPipe()
 	if err != nil {
@@ -171,7 +172,17 @@ func SymID(series, i int) string { return fmt.Sprintf("%08X%024X0", series+1, i+
 // ServeDepot runs the real server on a depot for the length of the test.
 func ServeDepot(t *testing.T, depot string, args ...string) *Serving {
 	t.Helper()
-	env := map[string]string{"SYMDEPOT_DEPOT": depot, "PATH": os.Getenv("PATH"), "HOME": t.TempDir()}
+	return ServeDepotOf(t, "", depot, args...)
+}
+
+// ServeDepotOf is ServeDepot with the program of a folder; "": this test binary.
+func ServeDepotOf(t *testing.T, program, depot string, args ...string) *Serving {
+	t.Helper()
+	path := os.Getenv("PATH")
+	if program != "" {
+		path = program + string(filepath.ListSeparator) + path
+	}
+	env := map[string]string{"SYMDEPOT_DEPOT": depot, "PATH": path, "HOME": t.TempDir()}
 	s, err := StartServe(func(k string) string { return env[k] }, ".", args...)
 	if err != nil {
 		t.Fatal(err)
