@@ -141,9 +141,9 @@ var mayImport = map[string][]string{
 	"internal/remote/tree":      {"debugid", "internal/base/glob", "internal/files/unpack", "internal/files/unpackcache", "internal/remote/fetch", "layout", "objfile", "pdb", "symfile", "symstore"},
 	// upstream and tree implement the interface of sources, and do not know each other.
 	"internal/remote/upstream": {"cab", "debugid", "internal/base/glob", "internal/base/memo", "internal/base/span", "internal/base/sspi", "internal/base/truncate", "internal/base/wire", "internal/files/unpack", "internal/remote/fetch", "internal/store/bucket", "layout", "objfile", "symcache", "symfile", "symstore"},
-	"internal/remote/watch":    {"debugid", "internal/base/ctxio", "internal/base/glob", "internal/files/scan", "internal/files/sources", "internal/files/unpackcache", "internal/index/watched", "internal/store/bucket", "layout", "objfile", "objtab", "symfile"},
+	"internal/remote/watch":    {"debugid", "internal/base/ctxio", "internal/base/glob", "internal/base/zstdpoint", "internal/files/scan", "internal/files/sources", "internal/files/unpackcache", "internal/index/watched", "internal/store/bucket", "layout", "objfile", "objtab", "symfile"},
 
-	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/truncate", "internal/base/xz", "objfile", "symfile"},
+	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/truncate", "internal/base/xz", "internal/base/zstdpoint", "objfile", "symfile"},
 	"internal/files/sources":           {"debugid", "dwarf", "internal/files/scan", "objfile", "objtab", "pdb", "ppdb", "symfile"},
 	"internal/files/sparse":            {},
 	"internal/files/sparse/sparsetest": {"pdb"},
@@ -224,6 +224,7 @@ var mayImport = map[string][]string{
 	"internal/base/truncate":   {},
 	"internal/base/wire":       {},
 	"internal/base/xz":         {},
+	"internal/base/zstdpoint":  {},
 
 	"packaging":              {},
 	"packaging/internal/oci": {},
