@@ -50,11 +50,22 @@ type pointFiles struct {
 }
 
 func newPointFiles(opt *Options) *pointFiles {
-	f := &pointFiles{dir: strings.TrimSuffix(opt.Index, filepath.Ext(opt.Index)) + pointsSuffix, every: opt.pointEvery}
+	f := &pointFiles{dir: pointsDir(opt.Index), every: opt.pointEvery}
 	if f.every <= 0 {
 		f.every = pointEvery
 	}
 	return f
+}
+
+// pointsDir returns the folder of the points beside an index.
+func pointsDir(index string) string {
+	return strings.TrimSuffix(index, filepath.Ext(index)) + pointsSuffix
+}
+
+// RemoveIndex deletes the index of a watched folder, which nobody uses, with the points beside
+// it.
+func RemoveIndex(index string) error {
+	return errors.Join(watched.RemoveWatched(index), os.RemoveAll(pointsDir(index)))
 }
 
 // pointsPath returns the path of the file of points of a package.
@@ -82,6 +93,8 @@ type noting struct {
 	rows  []keptPoint
 	at    int64
 	buf   []byte
+
+	failed error // why noting has ended; nil: it has not, or there are points enough
 }
 
 // options are those of a zstd stream in the package.
@@ -94,16 +107,16 @@ func (n *noting) options(base, _ int64) zstdpoint.Options {
 
 func (n *noting) add(base int64, p zstdpoint.Point) error {
 	if n.f == nil {
-		if err := n.start(); err != nil {
-			return err
+		if n.failed = n.start(); n.failed != nil {
+			return n.failed
 		}
 	}
 	n.buf = n.z.EncodeAll(p.State, n.buf[:0])
 	if n.at+int64(len(n.buf)) > pointBytes/pointShare || len(n.rows) >= maxPoints {
 		return errors.New("the package has points enough")
 	}
-	if _, err := n.f.Write(n.buf); err != nil {
-		return err
+	if _, n.failed = n.f.Write(n.buf); n.failed != nil {
+		return n.failed
 	}
 	n.rows = append(n.rows, keptPoint{base, p.Packed, p.Plain, p.Window, p.Checksum, n.at, len(n.buf), xxhash.Sum64(n.buf)})
 	n.at += int64(len(n.buf))
@@ -129,15 +142,20 @@ func (n *noting) start() (err error) {
 // end writes the file of the package, if keep is true and there are points. A fault is only
 // logged: the package is served without points.
 func (n *noting) end(keep bool, log *slog.Logger) {
-	if n == nil || n.f == nil {
+	if n == nil {
 		return
 	}
-	_ = n.z.Close() // nothing is in it
-	if err := n.write(keep); err != nil {
+	err := n.failed
+	if n.f != nil {
+		_ = n.z.Close() // nothing is in it
+		err = errors.Join(err, n.write(keep && err == nil))
+	}
+	if err != nil {
 		log.Warn("the points of a package in a watched folder cannot be kept: its members are slower to get", "file", n.path, "error", err)
 	}
 }
 
+// write ends the file, or removes it.
 func (n *noting) write(keep bool) error {
 	if keep = keep && len(n.rows) > 0; keep {
 		n.buf = encodePoints(n.buf[:0], n.rows)
