@@ -28,8 +28,8 @@ import (
 
 // Limits of the points of a folder.
 const (
-	pointBytes   = 256 << 20 // of all files
-	pointShare   = 4         // of which one package has a quarter at most
+	pointBytes   = 512 << 20 // of all files
+	pointShare   = 2         // of which one package has a half at most
 	pointEvery   = 64 << 20  // decompressed bytes between two points
 	pointWindows = 10        // windows between two points: what is kept is a tenth of the package
 	pointWindow  = 8 << 20   // the largest window: that of zstd up to level 19
