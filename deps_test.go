@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"internal/run/manual":              {},
 	"internal/run/version":             {},
 	"internal/run/mstools":             {"dump", "internal/base/ctxio", "internal/base/durable", "internal/base/glob", "internal/base/term", "internal/depot/retention", "internal/files/scan", "internal/files/unpack", "internal/remote/sympath", "internal/remote/upstream", "layout", "objfile", "symfile", "symstore"},
-	"internal/run/setup":               {"internal/base/account", "internal/base/address", "internal/base/durable", "internal/base/span", "internal/base/term", "internal/depot", "internal/depot/backup", "internal/depot/cache", "internal/depot/coldstore", "internal/depot/home", "internal/depot/nodes", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/derive/symbolicate", "internal/derive/transcode", "internal/files/srclink", "internal/index/engine", "internal/index/tokens", "internal/index/watched", "internal/remote/fetch", "internal/remote/tree", "internal/remote/upstream", "internal/remote/watch", "internal/run/config", "internal/serve/auth", "internal/store/bucket", "layout", "symstore"},
+	"internal/run/setup":               {"internal/base/account", "internal/base/address", "internal/base/durable", "internal/base/span", "internal/base/term", "internal/depot", "internal/depot/backup", "internal/depot/cache", "internal/depot/coldstore", "internal/depot/home", "internal/depot/nodes", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/derive/symbolicate", "internal/derive/transcode", "internal/files/srclink", "internal/index/engine", "internal/index/tokens", "internal/remote/fetch", "internal/remote/tree", "internal/remote/upstream", "internal/remote/watch", "internal/run/config", "internal/serve/auth", "internal/store/bucket", "layout", "symstore"},
 	// Linked on Windows only.
 	"internal/run/winservice": {"internal/run/daemon"},
 	// The credential helper; debuggertest plays the other side in tests.
@@ -141,9 +141,9 @@ var mayImport = map[string][]string{
 	"internal/remote/tree":      {"debugid", "internal/base/glob", "internal/files/unpack", "internal/files/unpackcache", "internal/remote/fetch", "layout", "objfile", "pdb", "symfile", "symstore"},
 	// upstream and tree implement the interface of sources, and do not know each other.
 	"internal/remote/upstream": {"cab", "debugid", "internal/base/glob", "internal/base/memo", "internal/base/span", "internal/base/sspi", "internal/base/truncate", "internal/base/wire", "internal/files/unpack", "internal/remote/fetch", "internal/store/bucket", "layout", "objfile", "symcache", "symfile", "symstore"},
-	"internal/remote/watch":    {"debugid", "internal/base/ctxio", "internal/base/glob", "internal/files/scan", "internal/files/sources", "internal/files/unpackcache", "internal/index/watched", "internal/store/bucket", "layout", "objfile", "objtab", "symfile"},
+	"internal/remote/watch":    {"debugid", "internal/base/ctxio", "internal/base/glob", "internal/base/zstdpoint", "internal/files/scan", "internal/files/sources", "internal/files/unpackcache", "internal/index/watched", "internal/store/bucket", "layout", "objfile", "objtab", "symfile"},
 
-	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/truncate", "internal/base/xz", "objfile", "symfile"},
+	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/truncate", "internal/base/xz", "internal/base/zstdpoint", "objfile", "symfile"},
 	"internal/files/sources":           {"debugid", "dwarf", "internal/files/scan", "objfile", "objtab", "pdb", "ppdb", "symfile"},
 	"internal/files/sparse":            {},
 	"internal/files/sparse/sparsetest": {"pdb"},
@@ -225,6 +225,7 @@ var mayImport = map[string][]string{
 	"internal/base/truncate":   {},
 	"internal/base/wire":       {},
 	"internal/base/xz":         {},
+	"internal/base/zstdpoint":  {},
 
 	"packaging":              {},
 	"packaging/internal/oci": {},

@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/flate"
+
+	"github.com/symdepot/symdepot/internal/base/zstdpoint"
 )
 
 // OpenPlace returns a reader of the bytes at a place in a file of size bytes, to the end
@@ -40,12 +42,15 @@ func OpenPlace(ctx context.Context, at io.ReaderAt, size int64, p Place, opt Opt
 	default:
 		return nil, fmt.Errorf("method %d is %w", p.Method, errUnsupported)
 	}
+	if z := w.resume(p, at, m); z != nil {
+		return z, nil
+	}
 	var z io.ReadCloser
 	if b := w.blocks(ctx, k, packed, p.Packed, m); b != nil {
 		z = b
 	} else {
 		var err error
-		if z, err = w.decompress(ctx, k, bufio.NewReaderSize(packed, 64<<10), m); err != nil {
+		if z, err = w.decompress(ctx, k, bufio.NewReaderSize(packed, 64<<10), m, zstdpoint.Options{}); err != nil {
 			return nil, err
 		}
 	}
@@ -54,4 +59,27 @@ func OpenPlace(ctx context.Context, at io.ReaderAt, size int64, p Place, opt Opt
 		return nil, fmt.Errorf("the stream ends before byte %d: %w", p.Offset, err)
 	}
 	return z, nil
+}
+
+// resume returns a reader of the bytes at a place in a zstd stream, of which a point in front
+// was noted; nil if there is none, or if it leads nowhere.
+func (w *walk) resume(p Place, at io.ReaderAt, m *meter) io.ReadCloser {
+	if p.Method != Zstd || w.opt.PointBefore == nil {
+		return nil
+	}
+	point, ok := w.opt.PointBefore(p.Base, p.Offset)
+	if !ok || point.Packed > p.Packed || point.Plain > p.Offset || m.add(setupCost) != nil {
+		return nil
+	}
+	packed := io.NewSectionReader(at, p.Base+point.Packed, p.Packed-point.Packed)
+	r, err := zstdpoint.Resume(bufio.NewReaderSize(packed, 64<<10), point, uint64(w.opt.MaxWindow))
+	if err != nil {
+		return nil
+	}
+	z := &closers{&meterReader{w.ctx, r, m}, []io.Closer{r}}
+	if Discard(z, p.Offset-point.Plain) != nil {
+		_ = z.Close()
+		return nil
+	}
+	return z
 }

@@ -310,7 +310,8 @@ func (w *walk) rpm(in *input, s *stream) error {
 		members.place = in.place.member(start, in.size-start)
 		return w.cpio(&members, &stream{r: payload}, files, signatures)
 	}
-	members.place = in.place.member(start, in.size-start).unwrap(k)
+	stored := in.place.member(start, in.size-start)
+	members.place = stored.unwrap(k)
 	var z io.ReadCloser
 	if in.at != nil {
 		if b := w.blocks(w.ctx, k, io.NewSectionReader(in.at, start, in.size-start), in.size-start, in.meter); b != nil {
@@ -318,7 +319,7 @@ func (w *walk) rpm(in *input, s *stream) error {
 		}
 	}
 	if z == nil {
-		if z, err = w.decompress(w.ctx, k, payload, in.meter); err != nil {
+		if z, err = w.decompress(w.ctx, k, payload, in.meter, w.notes(stored)); err != nil {
 			return rpmError(err)
 		}
 	}

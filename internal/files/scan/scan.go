@@ -28,6 +28,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/internal/base/xz"
+	"github.com/symdepot/symdepot/internal/base/zstdpoint"
 )
 
 // Separator is between the path of an archive and the name of its member.
@@ -67,6 +68,12 @@ type Options struct {
 	// Spare has an element for each processor that a visit may use besides its own. A
 	// visit takes one to read ahead, and gives it back. It may be nil.
 	Spare chan struct{}
+	// NotePoints, if not nil, returns how points are noted of a zstd stream of packed bytes
+	// at an offset of the file on disk. Streams that have parts which can be read alone have none.
+	NotePoints func(base, packed int64) zstdpoint.Options
+	// PointBefore, if not nil, returns the last point of the zstd stream at base that was noted at
+	// or in front of an offset of the decompressed bytes. OpenPlace begins there.
+	PointBefore func(base, offset int64) (p zstdpoint.Point, ok bool)
 	// MaxDepth limits the nesting of archives: 3. A Debian package counts as
 	// two, because its data.tar is an archive. Compression does not count.
 	MaxDepth int

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/internal/base/xz"
+	"github.com/symdepot/symdepot/internal/base/zstdpoint"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -183,7 +184,7 @@ func (w *walk) unwrap(in *input, k kind, rest func() io.Reader) {
 	out.size, out.name, out.wraps = -1, unpackedName(in.name), in.wraps+1
 	out.place = in.place.unwrap(k)
 	if in.streamed() {
-		z, err := w.decompress(w.ctx, k, rest(), in.meter)
+		z, err := w.decompress(w.ctx, k, rest(), in.meter, zstdpoint.Options{})
 		if err != nil {
 			w.damaged(in, err)
 			return
@@ -204,7 +205,7 @@ func (w *walk) unwrap(in *input, k kind, rest func() io.Reader) {
 		if err != nil {
 			return nil, err
 		}
-		z, err := w.decompress(ctx, k, rc, source.meter)
+		z, err := w.decompress(ctx, k, rc, source.meter, w.notes(source.place))
 		if err != nil {
 			_ = rc.Close()
 			return nil, err
@@ -214,8 +215,17 @@ func (w *walk) unwrap(in *input, k kind, rest func() io.Reader) {
 	_ = w.visit(&out) // the content is not streamed, so visit has reported all errors
 }
 
-// decompress returns a reader of the decompressed bytes, which it counts.
-func (w *walk) decompress(ctx context.Context, k kind, r io.Reader, m *meter) (io.ReadCloser, error) {
+// notes says which points are noted of a stream that is at a place.
+func (w *walk) notes(p Place) zstdpoint.Options {
+	if w.opt.NotePoints == nil || p.Method != Stored {
+		return zstdpoint.Options{}
+	}
+	return w.opt.NotePoints(p.Base, p.Packed)
+}
+
+// decompress returns a reader of the decompressed bytes, which it counts. note says which
+// points of zstd data are noted.
+func (w *walk) decompress(ctx context.Context, k kind, r io.Reader, m *meter, note zstdpoint.Options) (io.ReadCloser, error) {
 	if k == zstdKind || k == xzKind || k == bzip2Kind {
 		if err := m.add(setupCost); err != nil {
 			return nil, err
@@ -237,13 +247,12 @@ func (w *walk) decompress(ctx context.Context, k kind, r io.Reader, m *meter) (i
 		}
 		plain, closer = z, z
 	case zstdKind:
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(uint64(max(w.opt.MaxWindow, zstd.MinWindowSize))), zstd.WithDecodeBuffersBelow(0))
+		note.MaxWindow = uint64(max(w.opt.MaxWindow, 0))
+		z, err := zstdpoint.NewReader(r, note)
 		if err != nil {
 			return nil, err
 		}
-		zc := z.IOReadCloser()
-		plain, closer = zc, zc
+		plain, closer = z, z
 	case xzKind:
 		z, err := xz.NewReader(r, uint32(min(w.opt.MaxWindow, 1<<32-1)))
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/flate"
 
 	"github.com/symdepot/symdepot/internal/base/truncate"
+	"github.com/symdepot/symdepot/internal/base/zstdpoint"
 )
 
 // archive/zip keeps an object for each entry of the directory, and reads as
@@ -366,7 +367,7 @@ func (w *walk) inflate(ctx context.Context, e *zipEntry, raw *io.SectionReader) 
 	r := bufio.NewReaderSize(io.NewSectionReader(raw, 0, raw.Size()), int(min(max(raw.Size(), 512), 32<<10)))
 	if e.method != 8 {
 		free := &meter{limit: 1 << 61} // zipMember has counted the claimed size
-		rc, err := w.decompress(ctx, zstdKind, r, free)
+		rc, err := w.decompress(ctx, zstdKind, r, free, zstdpoint.Options{})
 		if err != nil {
 			return nil, err
 		}

@@ -93,10 +93,15 @@ func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare
 	r := &reading{ctx: ctx, opt: &f.opt, path: p, at: h, size: s.size, buf: buf}
 	opt := f.opt.scanOptions()
 	opt.Spare = spare
+	var points *noting
 	for {
+		points.end(false, f.opt.Log)
+		points = &noting{files: f.points, path: f.pointsPath(p, s)}
+		opt.NotePoints = points.options
 		r.objects, r.sources, r.again, r.target, r.text = nil, map[string]member{}, map[string]bool{}, nil, 0
 		err := scan.Visit(ctx, scan.Source{Path: p, At: h, Size: s.size}, opt, r)
 		if ctx.Err() != nil {
+			points.end(false, f.opt.Log)
 			return nil, ctx.Err()
 		}
 		if err != nil && r.problem == nil {
@@ -107,6 +112,7 @@ func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare
 		}
 		r.whole = r.again
 	}
+	points.end(r.problem == nil && !h.changed(), f.opt.Log)
 	if r.problem != nil {
 		e.File.Problem = r.problem.Error()
 		return e, nil

@@ -85,7 +85,7 @@ func (a *File) use(r *unpackcache.Reader) {
 func (f *Folder) extract(ctx context.Context, h handle, row *watched.Hit, place scan.Place, w io.Writer) error {
 	x := &extraction{ctx: ctx, f: f, h: h, row: row, w: w}
 	if place.Method != scan.Nested {
-		rc, err := scan.OpenPlace(ctx, h, row.File.Size, place, f.opt.scanOptions())
+		rc, err := scan.OpenPlace(ctx, h, row.File.Size, place, f.placeOptions(&row.File))
 		if err == nil {
 			defer rc.Close()
 			return x.copy(rc, place)

@@ -28,7 +28,8 @@ import (
 // Options of a watched folder.
 type Options struct {
 	// Index is the path of the folder's own index, an SQLite file. It may be deleted at
-	// any time while the folder is not open.
+	// any time while the folder is not open. Points in large packages are kept in a folder beside
+	// it, whose name ends with .points.
 	Index string
 	// Bucket is the bucket to watch, or the part of it below a prefix; nil: where is a
 	// folder of this machine. The caller closes it.
@@ -54,6 +55,7 @@ type Options struct {
 	Now func() time.Time
 
 	unpackRatio int64 // of tests: see scan.Options.MaxRatio; the least limit is 1 MiB then
+	pointEvery  int64 // of tests: see zstdpoint.Options.Every
 }
 
 // Progress is how far a scan has come.
@@ -67,11 +69,12 @@ type Progress struct {
 
 // Folder is a watched folder. Its methods may be called by many goroutines.
 type Folder struct {
-	where string
-	opt   Options
-	src   origin
-	db    *watched.Watched
-	shelf *unpackcache.Cache
+	where  string
+	opt    Options
+	src    origin
+	db     *watched.Watched
+	shelf  *unpackcache.Cache
+	points *pointFiles
 
 	scanning chan struct{} // holds one element during a scan
 	dirty    *dirtyFolders
@@ -154,6 +157,7 @@ func newFolder(where string, opt Options) (*Folder, error) {
 	return &Folder{
 		where: src.name(), opt: opt, src: src,
 		shelf:    unpackcache.New(unpackcache.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 512, AtOnce: 2}),
+		points:   newPointFiles(&opt),
 		scanning: make(chan struct{}, 1), dirty: newDirtyFolders(), unreadable: map[string]bool{},
 		listing: make(chan struct{}, listsAtOnce),
 	}, nil

@@ -14,7 +14,6 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/address"
 	"github.com/symdepot/symdepot/internal/base/durable"
-	"github.com/symdepot/symdepot/internal/index/watched"
 	"github.com/symdepot/symdepot/internal/remote/watch"
 	"github.com/symdepot/symdepot/internal/run/config"
 )
@@ -174,7 +173,7 @@ func forget(dir string, names map[string]bool) error {
 		if ierr != nil || names[e.Name()] || filepath.Ext(e.Name()) != ".db" || time.Since(info.ModTime()) < forgetWatched {
 			continue
 		}
-		err = errors.Join(err, watched.RemoveWatched(filepath.Join(dir, e.Name())))
+		err = errors.Join(err, watch.RemoveIndex(filepath.Join(dir, e.Name())))
 	}
 	return err
 }

@@ -24,7 +24,7 @@ func TestForgetWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"gone.db", "gone.db-wal", "gone.db-shm", "young.db", "young.db-wal", "named.db", "note"} {
+	for _, name := range []string{"gone.db", "gone.db-wal", "gone.db-shm", "young.db", "young.db-wal", "named.db", "note", "gone.points/p.points", "young.points/p.points"} {
 		symtest.Put(t, dir, name, nil)
 	}
 	for _, name := range []string{"gone.db", "young.db-wal", "named.db", "note"} {
@@ -52,7 +52,7 @@ func TestForgetWatched(t *testing.T) {
 	for _, e := range left {
 		names = append(names, e.Name())
 	}
-	if want := []string{"named.db", "note", "scanned.db", "young.db", "young.db-wal"}; !slices.Equal(names, want) {
+	if want := []string{"named.db", "note", "scanned.db", "young.db", "young.db-wal", "young.points"}; !slices.Equal(names, want) {
 		t.Errorf("the files %q are left, want %q", names, want)
 	}
 	if err := forget(filepath.Join(dir, "none"), nil); err != nil {
