@@ -21,6 +21,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/base/blocks"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/serve/web"
@@ -91,6 +92,25 @@ func (f *fakeStages) Check(_ context.Context, _ stage.Caller, id string, list []
 		}
 	}
 	return out, nil
+}
+
+func (f *fakeStages) Blocks(_ context.Context, _ stage.Caller, id string, ref blob.Ref) ([]byte, error) {
+	if err := f.known(id); err != nil {
+		return nil, err
+	}
+	b, ok := f.got[ref]
+	if !ok {
+		return nil, refusal(stage.NotFound, "no such content")
+	}
+	return blocks.List(bytes.NewReader(b))
+}
+
+func (f *fakeStages) FromRecipe(_ context.Context, _ stage.Caller, id string, base blob.Ref, recipe io.Reader) (io.ReadCloser, error) {
+	b, ok := f.got[base]
+	if !ok {
+		return nil, refusal(stage.NotFound, "no such content")
+	}
+	return io.NopCloser(blocks.NewReader(recipe, bytes.NewReader(b), int64(len(b)))), f.known(id)
 }
 
 func (f *fakeStages) read(body io.Reader) ([]byte, error) {
