@@ -367,7 +367,7 @@ func TestPushContents(t *testing.T) {
 		{"no SHA-256", "/stages/S/contents/abc", plain, nil, 400, "query"},
 		{"a recipe", whole, recipe, []string{"Upload-Base", stored.String(), "Content-Digest", sha256Field(recipe)}, 201, ""},
 		{"a recipe in zstd", whole, zstded(t, recipe), []string{"Upload-Base", stored.String(), "Content-Encoding", "zstd"}, 201, ""},
-		{"a recipe of other bytes", whole, recipe[:len(recipe)-8], []string{"Upload-Base", stored.String()}, 400, "query"},
+		{"a recipe of other bytes", whole, append(bytes.Clone(recipe[:len(recipe)-8]), "SYMBOLS "...), []string{"Upload-Base", stored.String()}, 422, "digest"},
 		{"a recipe from nothing", whole, recipe, []string{"Upload-Base", ref}, 404, "not-found"},
 		{"a recipe from no SHA-256", whole, recipe, []string{"Upload-Base", "abc"}, 400, "query"},
 		{"a part from a recipe", part + "0", recipe, []string{"Upload-Base", ref, "Upload-Length", "1000", "Content-Digest", sha256Field(recipe)}, 404, "not-found"},
