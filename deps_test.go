@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"cmd/symdepot": {"internal/run/command", "internal/run/console"},
 
 	"internal/run/app":    {"internal/base/address", "internal/base/span", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/content", "internal/depot/display", "internal/remote/upstream", "internal/run/config", "internal/run/daemon", "internal/run/doctor", "internal/run/setup", "internal/serve/auth", "internal/serve/intake", "internal/serve/oidc", "internal/serve/server", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages"},
-	"internal/run/client": {"dump", "internal/base/ctxio", "internal/base/endpoint", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/jobs", "internal/files/scan", "internal/files/sources", "internal/files/sparse", "internal/serve/auth", "internal/store/blob", "objfile", "symfile"},
+	"internal/run/client": {"dump", "internal/base/blocks", "internal/base/ctxio", "internal/base/endpoint", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/jobs", "internal/files/scan", "internal/files/sources", "internal/files/sparse", "internal/serve/auth", "internal/store/blob", "objfile", "symfile"},
 	// Commands wire everything; test packages help tests only.
 	"internal/run/command":             nil,
 	"internal/run/command/commandtest": nil,
@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 	"internal/serve/userquery":      {"debugid", "internal/base/durable", "internal/base/term", "internal/base/truncate", "internal/depot/needed", "internal/serve/auth", "layout", "objfile", "symfile"},
 	// web is mounted by the server, which authenticates its requests.
 	"internal/serve/web":         {"dump", "internal/base/body", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/answer", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/retention", "internal/depot/sourcefiles", "internal/depot/stacks", "internal/depot/stage", "internal/depot/why", "internal/derive/jobs", "internal/derive/stacktext", "internal/derive/symbolicate", "internal/files/sparse", "internal/files/srclink", "internal/serve/auth", "internal/serve/intake", "internal/serve/userquery", "internal/store/blob", "layout", "objfile", "symfile"},
-	"internal/serve/web/api":     {"internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/retention", "internal/depot/stage", "internal/derive/jobs", "internal/files/sparse", "internal/serve/auth", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "layout", "symfile"},
+	"internal/serve/web/api":     {"internal/base/blocks", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/retention", "internal/depot/stage", "internal/derive/jobs", "internal/files/sparse", "internal/serve/auth", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "layout", "symfile"},
 	"internal/serve/web/apitest": {},
 	"internal/serve/web/pages":   {"debugid", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/stacks", "internal/depot/stage", "internal/depot/why", "internal/derive/jobs", "internal/derive/stacktext", "internal/files/sparse", "internal/serve/auth", "internal/serve/book", "internal/serve/intake", "internal/serve/oauth", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "layout", "public", "symfile"},
 	"internal/serve/web/webtest": {"internal/depot", "internal/serve/auth", "internal/serve/web"},
@@ -112,7 +112,7 @@ var mayImport = map[string][]string{
 	"internal/depot/sourcefiles":  {"debugid", "internal/base/memo", "internal/depot/answer", "internal/depot/content", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/index/record", "internal/store/blob", "layout", "objtab", "symfile"},
 	// cold and cooling know no store; coldstore reads the records of the index.
 	// stage knows the depot as an interface.
-	"internal/depot/stage":        {"debugid", "internal/base/durable", "internal/index", "internal/index/engine", "internal/index/record", "internal/index/removals", "internal/index/stages", "internal/store/blob", "objfile", "symfile"},
+	"internal/depot/stage":        {"debugid", "internal/base/blocks", "internal/base/durable", "internal/base/memo", "internal/index", "internal/index/engine", "internal/index/record", "internal/index/removals", "internal/index/stages", "internal/store/blob", "objfile", "symfile"},
 	"internal/depot/storerecords": {"internal/depot/answer", "internal/depot/content", "internal/depot/lookup", "internal/index", "internal/index/record", "layout", "symfile", "symstore"},
 	"internal/depot/stacks":       {"internal/depot/answer", "internal/depot/catalog", "internal/derive/stacktext", "internal/derive/symbolicate", "internal/index/record", "internal/store/blob", "layout", "symfile"},
 	"internal/depot/why":          {"debugid", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/derive/transcode", "internal/index", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "layout", "symcache", "symfile"},
@@ -208,6 +208,7 @@ var mayImport = map[string][]string{
 	"internal/base/account":    {},
 	"internal/base/address":    {},
 	"internal/base/binding":    {},
+	"internal/base/blocks":     {},
 	"internal/base/body":       {},
 	"internal/base/ctxio":      {},
 	"internal/base/durable":    {},

@@ -3,9 +3,12 @@ package cluster
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -60,6 +63,21 @@ func TestHostilePush(t *testing.T) {
 		return bytes.NewReader(b)
 	}
 	content := "/stages/" + id + "/contents/" + ref
+	base := bytes.Repeat([]byte("PUBLIC 3000 0 h\n"), 10_000)
+	base = append([]byte("MODULE Linux x86_64 "+commandtest.SymID(1, 2)+" base.so\n"), base...)
+	src := t.TempDir()
+	if err := os.WriteFile(filepath.Join(src, "base.so.sym"), base, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.Must(t, "push", "--product", "app", "--version", "base", src)
+	from := func(b []byte) []string { return []string{"Upload-Base", blob.Sum(b).String()} }
+	steps := func(list ...uint64) (b []byte) {
+		for _, n := range list {
+			b = binary.AppendUvarint(b, n)
+		}
+		return b
+	}
+	hidden := commandtest.Testdata(t, "pe/arm64.exe") // of product other
 	for _, x := range []struct {
 		what, method, path string
 		body               io.Reader
@@ -73,6 +91,17 @@ func TestHostilePush(t *testing.T) {
 		{"a zstd bomb", "PUT", content, bomb("zstd"), []string{"Content-Encoding", "zstd"}, 422, "has more than the announced"},
 		{"a gzip bomb", "PUT", content, bomb("gzip"), []string{"Content-Encoding", "gzip"}, 422, "has more than the announced"},
 		{"half a zstd body", "PUT", content, bytes.NewReader(packed[:len(packed)-5]), []string{"Content-Encoding", "zstd"}, 400, "zstd"},
+		{"a recipe from what nobody has", "PUT", content, bytes.NewReader(steps(1024<<1|1, 0)), from(body), 404, "to write recipes from: send the file itself"},
+		{"a recipe from a hidden file", "PUT", content, bytes.NewReader(steps(1024<<1|1, 0)), from(hidden), 404, "to write recipes from: send the file itself"},
+		{"the blocks of a hidden file", "GET", "/stages/" + id + "/blocks/" + blob.Sum(hidden).String(), nil, nil, 404, "to write recipes from: send the file itself"},
+		{"a recipe from no hash", "PUT", content, bytes.NewReader(nil), []string{"Upload-Base", "../x"}, 400, "64 lower-case hex digits"},
+		{"a copy beyond the base", "PUT", content, bytes.NewReader(steps(2048<<1|1, uint64(len(base)-2047))), from(base), 400, "the recipe is not valid"},
+		{"a copy of 2^61 bytes", "PUT", content, bytes.NewReader(steps(1<<62|1, 0)), from(base), 400, "the recipe is not valid"},
+		{"copies of one byte", "PUT", content, bytes.NewReader(bytes.Repeat(steps(1<<1|1, 9), 1_000_000)), from(base), 400, "the recipe is not valid"},
+		{"empty steps", "PUT", content, bytes.NewReader(make([]byte, 1<<20)), from(base), 400, "the recipe is not valid"},
+		{"a recipe of 4 GiB", "PUT", content, bytes.NewReader(bytes.Repeat(steps(1024<<1|1, 5), 4<<20)), from(base), 422, "has more than the announced"},
+		{"a recipe bomb", "PUT", content, bomb("zstd"), append(from(base), "Content-Encoding", "zstd"), 422, "has more than the announced"},
+		{"a recipe of other bytes", "PUT", content, bytes.NewReader(append(steps(1024<<1|1, 0, uint64(len(body)-1024)<<1), body[1024:]...)), from(base), 422, "the content has SHA-256 "},
 		{"a part out of range", "PUT", part + "1", bytes.NewReader(body), []string{"Upload-Length", fmt.Sprint(len(body)), "Content-Digest", digest(body)}, 400, "part 1 of a content with parts 0 to 0"},
 		{"a part of another length", "PUT", part + "0", bytes.NewReader(body), []string{"Upload-Length", "7", "Content-Digest", digest(body)}, 400, fmt.Sprintf("announced with %d bytes, not 7", len(body))},
 		{"a short part", "PUT", part + "0", bytes.NewReader(body[1:]), []string{"Upload-Length", fmt.Sprint(len(body)), "Content-Digest", digest(body[1:])}, 422, "part 0 has"},
@@ -94,8 +123,8 @@ func TestHostilePush(t *testing.T) {
 	if peak, _ := commandtest.Resident(t, p.Serving.Cmd.Process.Pid); peak > 200 {
 		t.Errorf("the server had %.0f MiB of memory, want at most 200", peak)
 	}
-	if list := transactions(t, p.Dir); len(list) != 1 {
-		t.Errorf("%d builds, want that of the beginning", len(list))
+	if list := transactions(t, p.Dir); len(list) != 2 {
+		t.Errorf("%d builds, want those of the beginning", len(list))
 	}
 	// The stage is still good.
 	if status, text := p.Put(t, id, body, bytes.NewReader(body)); status != 201 {

@@ -12,6 +12,7 @@ import "time"
 //	PUT    stages/ID/contents/SHA256           a whole content
 //	GET    stages/ID/contents/SHA256/parts     the PushParts that have arrived; with all of them the content has
 //	PUT    stages/ID/contents/SHA256/parts/N   a part of a content
+//	GET    stages/ID/blocks/SHA256             the blocks of a stored content, for recipes from it
 //	POST   stages/ID/commit                    the body is a PushCommit, the answer a PushCommitted
 //
 // Every request may be repeated. Errors are a Problem.
@@ -20,6 +21,10 @@ const PushPath = "/-/api/v1/push"
 // UploadLength is the header field with the length in bytes of the content that
 // a part belongs to.
 const UploadLength = "Upload-Length"
+
+// UploadBase is the header field with the SHA-256 of the stored content from which the body, a
+// recipe, makes a content or a part of one.
+const UploadBase = "Upload-Base"
 
 // ProblemType precedes the word in the type of a Problem.
 const ProblemType = "urn:symdepot:problem:"
@@ -45,6 +50,7 @@ type PushLimits struct {
 	Part       int64       `json:"part"`                // size of all parts of a content but the last
 	WholeBelow int64       `json:"whole_below"`         // contents from this size on should be sent in parts
 	Encodings  []string    `json:"encodings"`           // content codings of contents and parts
+	Blocks     string      `json:"blocks,omitempty"`    // how contents are cut into blocks for recipes; empty: there are none
 	Idle       int64       `json:"idle"`                // a stage expires after this time without a request
 	Longest    int64       `json:"longest"`             // and after this time in any case
 	Quotas     []PushQuota `json:"quotas,omitempty"`    // of the products that the caller may write to
@@ -127,6 +133,8 @@ const (
 type PushVerdict struct {
 	Answer string `json:"answer"`
 	Reason string `json:"reason,omitempty"` // of a refusal
+	// Base is the SHA-256 of a stored content that the file may be much like.
+	Base string `json:"base,omitempty"`
 }
 
 // PushParts lists the parts of a content that have arrived.

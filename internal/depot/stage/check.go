@@ -42,14 +42,18 @@ func (s *Stages) Check(ctx context.Context, c Caller, id string, list []Entry) (
 	if err := s.db.PutFiles(ctx, id, files, stages.StagePut{Most: s.most(), Replace: !row.Joins}); err != nil {
 		return nil, s.explain(ctx, err, id)
 	}
+	bases, err := s.propose(ctx, c, row, files)
+	if err != nil {
+		return nil, err
+	}
 	verdicts := make([]Verdict, len(files))
 	var known []stages.StageFile
 	for i, f := range files {
 		switch f.State {
 		case stages.StageAwaited:
-			verdicts[i].Answer = Send
+			verdicts[i] = Verdict{Answer: Send, Base: bases[i]}
 		case stages.StageRefused:
-			verdicts[i] = Verdict{Refuse, f.Reason}
+			verdicts[i] = Verdict{Answer: Refuse, Reason: f.Reason}
 		default:
 			verdicts[i].Answer = Have
 			known = append(known, f)

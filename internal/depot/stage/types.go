@@ -102,6 +102,9 @@ const (
 type Verdict struct {
 	Answer string
 	Reason string // of a refusal
+	// Base is a stored content that a content to send may be much like, so that it may come
+	// as a recipe; zero: none.
+	Base blob.Ref
 }
 
 // Phases of a stage.

@@ -64,6 +64,8 @@ type Pusher struct {
 	Parallel int
 	// Plain sends contents uncompressed.
 	Plain bool
+	// NoDelta sends changed files whole, although the server has the one of the build before.
+	NoDelta bool
 	// Event, if set, is called for each file, by one goroutine at a time.
 	Event func(PushEvent)
 	// Command is the command of the program that pushes, for the log of the server.
@@ -87,6 +89,7 @@ type exchange struct {
 	timeout      time.Duration
 	answer       time.Duration // from the last byte of the body to the answer; zero: as timeout
 	into         any           // the answer is decoded into it; nil: ignored
+	raw          *[]byte       // the answer, if it is no JSON
 }
 
 // usualRetry is how long requests are repeated if RetryFor is zero.
@@ -211,6 +214,9 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 			problem.Title, problem.Detail = p.Hint, ""
 		}
 		return resp.StatusCode, problem
+	}
+	if x.raw != nil {
+		*x.raw = b
 	}
 	if x.into != nil {
 		if err := json.Unmarshal(b, x.into); err != nil {

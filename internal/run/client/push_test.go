@@ -22,6 +22,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/symdepot/symdepot/internal/base/blocks"
 	"github.com/symdepot/symdepot/internal/base/endpoint"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -44,6 +45,10 @@ type pushServer struct {
 	lose     int    // so many commits lose a content
 	status   int    // of all answers, if not 0
 	word     string
+	base     []byte // proposed for each file
+	gone     bool   // there are no blocks of base
+	changed  bool   // recipes are read from other bytes than base
+	recipes  int    // bodies that are recipes
 }
 
 func newPushServer() *pushServer {
@@ -94,6 +99,11 @@ func (s *pushServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	body, ok = s.decode(r.Header.Get(wire.UploadBase), body)
+	if !ok {
+		problem(w, 404, "not-found")
+		return
+	}
 	answer := func(status int, v any) {
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(v)
@@ -118,10 +128,17 @@ func (s *pushServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			case s.have[e.SHA256]:
 				out = append(out, wire.PushVerdict{Answer: wire.PushHave})
 			default:
-				out = append(out, wire.PushVerdict{Answer: wire.PushSend})
+				v := wire.PushVerdict{Answer: wire.PushSend}
+				if s.base != nil {
+					v.Base = blob.Sum(s.base).String()
+				}
+				out = append(out, v)
 			}
 		}
 		answer(200, out)
+	case r.Method == http.MethodGet && seg[2] == "blocks" && !s.gone:
+		list, _ := blocks.List(bytes.NewReader(s.base))
+		_, _ = w.Write(list)
 	case r.Method == http.MethodGet && seg[len(seg)-1] == "parts":
 		var got []string
 		for n := range s.parts[seg[3]] {

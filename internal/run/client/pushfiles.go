@@ -183,7 +183,7 @@ func (p *Pusher) push(ctx context.Context, opt PushOptions, limits wire.PushLimi
 			r.res.SentFiles, r.res.SentBytes, r.res.WireBytes = sent.res.SentFiles, sent.res.SentBytes, sent.res.WireBytes
 			p = &Pusher{
 				URL: p.URL, Token: p.Token, HTTP: p.HTTP,
-				Retrying: p.Retrying, RetryFor: p.RetryFor, Backoff: p.Backoff, Parallel: p.Parallel, Plain: p.Plain,
+				Retrying: p.Retrying, RetryFor: p.RetryFor, Backoff: p.Backoff, Parallel: p.Parallel, Plain: p.Plain, NoDelta: p.NoDelta,
 			}
 			r.p = p // each file is reported once
 		}
@@ -285,6 +285,7 @@ type found struct {
 	wire.PushEntry
 	ref  blob.Ref
 	file *scan.File
+	base string // the SHA-256 of a content of the server that may be much like it, or empty
 }
 
 // walk finds, checks and sends the files.
@@ -633,6 +634,7 @@ func (r *run) check(ctx context.Context, batch []*found) error {
 			f.file.Discard()
 			continue
 		}
+		f.base = v.Base
 		if err := r.uploads.add(ctx, f); err != nil {
 			return err
 		}

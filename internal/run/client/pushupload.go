@@ -20,7 +20,6 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/endpoint"
 	"github.com/symdepot/symdepot/internal/base/wire"
-	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -103,12 +102,15 @@ func (u *uploads) send(ctx context.Context, f *found) error {
 	if c.Size() != f.Size {
 		return &endpoint.LocalError{What: "read " + f.file.Path, Err: errChanged}
 	}
-	encode := !u.r.p.Plain && slices.Contains(u.r.limits.Encodings, "zstd") && compressible(c, f.Size)
-	path := stagePath(u.r.res.Stage) + "/contents/" + f.SHA256
-	if f.Size < u.r.limits.WholeBelow {
-		err = u.piece(ctx, path, c, 0, f.Size, encode, http.Header{"Repr-Digest": {digest(f.ref)}})
-	} else {
-		err = u.parts(ctx, path, f, c, encode)
+	from := &source{Content: c}
+	from.encode = !u.r.p.Plain && slices.Contains(u.r.limits.Encodings, "zstd") && compressible(c, f.Size)
+	if err := u.compare(ctx, f, from); err != nil {
+		return err
+	}
+	err = u.sendFrom(ctx, f, from)
+	if from.recipe != nil && refusesRecipe(err) {
+		from.recipe = nil
+		err = u.sendFrom(ctx, f, from)
 	}
 	if err != nil {
 		return err
@@ -119,8 +121,17 @@ func (u *uploads) send(ctx context.Context, f *found) error {
 	return nil
 }
 
+// sendFrom sends a content as c says.
+func (u *uploads) sendFrom(ctx context.Context, f *found, c *source) error {
+	path := stagePath(u.r.res.Stage) + "/contents/" + f.SHA256
+	if f.Size < u.r.limits.WholeBelow {
+		return u.piece(ctx, path, c, 0, f.Size, http.Header{"Repr-Digest": {digest(f.ref)}})
+	}
+	return u.parts(ctx, path, f, c)
+}
+
 // parts sends the parts of a content that the server lacks.
-func (u *uploads) parts(ctx context.Context, path string, f *found, c *scan.Content, encode bool) error {
+func (u *uploads) parts(ctx context.Context, path string, f *found, c *source) error {
 	var have wire.PushParts
 	if _, err := u.r.p.do(ctx, exchange{method: http.MethodGet, path: path + "/parts", into: &have}); err != nil {
 		return err
@@ -145,28 +156,37 @@ func (u *uploads) parts(ctx context.Context, path string, f *found, c *scan.Cont
 		g.Go(func() error {
 			defer func() { <-u.requests }()
 			header := http.Header{wire.UploadLength: {strconv.FormatInt(f.Size, 10)}}
-			return u.send1(ctx, path+"/parts/"+strconv.FormatInt(n, 10), c, n*size, min(size, f.Size-n*size), encode, header)
+			return u.send1(ctx, path+"/parts/"+strconv.FormatInt(n, 10), c, n*size, min(size, f.Size-n*size), header)
 		})
 	}
 	return errors.Join(g.Wait(), parent.Err())
 }
 
 // piece sends a piece of a content when there is room for another request.
-func (u *uploads) piece(ctx context.Context, path string, c *scan.Content, off, n int64, encode bool, header http.Header) error {
+func (u *uploads) piece(ctx context.Context, path string, c *source, off, n int64, header http.Header) error {
 	select {
 	case u.requests <- struct{}{}:
 		defer func() { <-u.requests }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return u.send1(ctx, path, c, off, n, encode, header)
+	return u.send1(ctx, path, c, off, n, header)
 }
 
 // send1 sends a piece of a content in one request.
-func (u *uploads) send1(ctx context.Context, path string, c *scan.Content, off, n int64, encode bool, header http.Header) error {
+func (u *uploads) send1(ctx context.Context, path string, c *source, off, n int64, header http.Header) error {
 	plain := func() io.Reader { return io.NewSectionReader(c, off, n) }
 	body, size := plain, n
-	if off == 0 && n == c.Size() {
+	switch {
+	case c.recipe != nil:
+		_, size = c.recipe.Open(c, off, n)
+		plain = func() io.Reader {
+			written, _ := c.recipe.Open(c, off, n)
+			return written
+		}
+		body = plain
+		header.Set(wire.UploadBase, c.base)
+	case off == 0 && n == c.Size():
 		body = func() io.Reader {
 			if f := c.Reopen(); f != nil {
 				return f
@@ -175,13 +195,13 @@ func (u *uploads) send1(ctx context.Context, path string, c *scan.Content, off, 
 		}
 	}
 	header.Set("Content-Type", "application/octet-stream")
-	if encode {
+	if c.encode {
 		// Not reused: the transport may still read it when the server has answered.
-		buf := bytes.NewBuffer(make([]byte, 0, n/2))
+		buf := bytes.NewBuffer(make([]byte, 0, size/2))
 		if err := compress(buf, plain()); err != nil {
 			return &endpoint.LocalError{What: "read a file", Err: err}
 		}
-		if int64(buf.Len()) < n {
+		if int64(buf.Len()) < size {
 			body, size = func() io.Reader { return bytes.NewReader(buf.Bytes()) }, int64(buf.Len())
 			header.Set("Content-Encoding", "zstd")
 		}

@@ -30,6 +30,7 @@ type pushCmd struct {
 	sourceFlags
 	readFlags
 	Encoding string        `help:"text:push_encoding" enum:"zstd,none" default:"zstd" placeholder:"zstd|none" more:""`
+	NoDelta  bool          `help:"text:push_no_delta" more:""`
 	Parallel int           `help:"How many uploads run at the same time." default:"4" placeholder:"N" more:""`
 	Retry    term.Duration `help:"How long a server that does not answer is tried again." default:"10m" placeholder:"TIME" more:""`
 	EnvFile  string        `help:"Append SYMDEPOT_BUILD=NUMBER to this file, for later jobs." placeholder:"FILE" more:""`
@@ -80,7 +81,7 @@ func (c pushCmd) push(a *console.Console, ci client.CI) (r client.PushResult, er
 	bar := term.NewProgress(a.Stderr, "pushing", -1)
 	defer bar.Done()
 	p.RetryAndTell(time.Duration(c.Retry), a.Stderr)
-	p.Parallel, p.Plain, p.Progress = c.Parallel, c.Encoding == "none", bar.Set
+	p.Parallel, p.Plain, p.NoDelta, p.Progress = c.Parallel, c.Encoding == "none", c.NoDelta, bar.Set
 	lines := term.NewJSONLines(a.Stdout)
 	if c.JSON {
 		p.Event = func(e client.PushEvent) { _ = lines.Write(e) }

@@ -2,10 +2,12 @@ package api
 
 import (
 	"encoding/hex"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/blocks"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/serve/web"
@@ -25,6 +27,7 @@ func (a pushAPI) routes() []route {
 		bare(on(http.MethodGet, "v1/push/stages/*", a.stageState)),
 		bare(on(http.MethodDelete, "v1/push/stages/*", a.abandonStage)),
 		bare(on(http.MethodPost, "v1/push/stages/*/check", a.checkEntries)),
+		bare(on(http.MethodGet, "v1/push/stages/*/blocks/*", a.listBlocks)),
 		bare(on(http.MethodPost, "v1/push/stages/*/commit", a.commitStage)),
 		bare(on(http.MethodPut, "v1/push/stages/*/contents/*", a.putContent)),
 		bare(on(http.MethodGet, "v1/push/stages/*/contents/*/parts", a.listParts)),
@@ -44,7 +47,7 @@ func (a pushAPI) pushLimits(w http.ResponseWriter, r *web.Request, _ []string) e
 	out := wire.PushLimits{
 		Version: 1, MaxFile: l.MaxFile, MaxFiles: l.MaxFiles, MaxBytes: l.MaxBytes, CheckBatch: l.CheckBatch,
 		Part: l.Part, WholeBelow: l.WholeBelow,
-		Encodings: web.Codings, Idle: int64(l.Idle / time.Second), Longest: int64(l.Longest / time.Second),
+		Encodings: web.Codings, Blocks: blocks.Method, Idle: int64(l.Idle / time.Second), Longest: int64(l.Longest / time.Second),
 	}
 	for _, q := range l.Used {
 		out.Quotas = append(out.Quotas, wire.PushQuota{Product: q.Product, Bytes: q.Bytes, Used: q.Used})
@@ -142,6 +145,9 @@ func (a pushAPI) checkEntries(w http.ResponseWriter, r *web.Request, args []stri
 	out := make([]wire.PushVerdict, len(verdicts))
 	for i, v := range verdicts {
 		out[i] = wire.PushVerdict{Answer: v.Answer, Reason: v.Reason}
+		if v.Base != (blob.Ref{}) {
+			out[i].Base = v.Base.String()
+		}
 	}
 	return web.WriteJSON(w, http.StatusOK, out)
 }
@@ -174,13 +180,53 @@ func (a pushAPI) content(r *web.Request, args []string, part bool) (c stage.Call
 	return
 }
 
+// plain returns the bytes of an upload, which may be a recipe. The caller closes them.
+func (a pushAPI) plain(r *web.Request, c stage.Caller, id string, u *web.Upload) (io.ReadCloser, error) {
+	text := r.Header.Get(wire.UploadBase)
+	if text == "" {
+		return io.NopCloser(u), nil
+	}
+	base, err := parseRef(text)
+	if err != nil {
+		return nil, err
+	}
+	body, err := a.stages.FromRecipe(r.Context(), c, id, base, u)
+	if err != nil {
+		return nil, web.RefusalProblem(err)
+	}
+	return body, nil
+}
+
+func (a pushAPI) listBlocks(w http.ResponseWriter, r *web.Request, args []string) error {
+	c, err := r.Pusher()
+	if err != nil {
+		return err
+	}
+	ref, err := parseRef(args[1])
+	if err != nil {
+		return err
+	}
+	list, err := a.stages.Blocks(r.Context(), c, args[0], ref)
+	if err != nil {
+		return web.RefusalProblem(err)
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	_, err = w.Write(list)
+	return err
+}
+
 func (a pushAPI) putContent(w http.ResponseWriter, r *web.Request, args []string) error {
 	c, ref, u, err := a.content(r, args, false)
 	if err != nil {
 		return err
 	}
 	defer u.Close()
-	had, err := a.stages.Put(r.Context(), c, args[0], ref, u)
+	body, err := a.plain(r, c, args[0], u)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	had, err := a.stages.Put(r.Context(), c, args[0], ref, body)
 	if failed := u.Failure(); failed != nil && err != nil {
 		return failed
 	}
@@ -209,7 +255,12 @@ func (a pushAPI) putPart(w http.ResponseWriter, r *web.Request, args []string) e
 	if err != nil || total < 0 {
 		return &web.Problem{Word: "query", Detail: "the header field " + wire.UploadLength + " is missing or no number of bytes"}
 	}
-	err = a.stages.PutPart(r.Context(), c, args[0], ref, total, int(n), u)
+	body, err := a.plain(r, c, args[0], u)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	err = a.stages.PutPart(r.Context(), c, args[0], ref, total, int(n), body)
 	if failed := u.Failure(); failed != nil && err != nil {
 		return failed
 	}

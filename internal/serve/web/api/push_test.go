@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/symdepot/symdepot/internal/base/blocks"
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot/stage"
@@ -91,6 +93,25 @@ func (f *fakeStages) Check(_ context.Context, _ stage.Caller, id string, list []
 		}
 	}
 	return out, nil
+}
+
+func (f *fakeStages) Blocks(_ context.Context, _ stage.Caller, id string, ref blob.Ref) ([]byte, error) {
+	if err := f.known(id); err != nil {
+		return nil, err
+	}
+	b, ok := f.got[ref]
+	if !ok {
+		return nil, refusal(stage.NotFound, "no such content")
+	}
+	return blocks.List(bytes.NewReader(b))
+}
+
+func (f *fakeStages) FromRecipe(_ context.Context, _ stage.Caller, id string, base blob.Ref, recipe io.Reader) (io.ReadCloser, error) {
+	b, ok := f.got[base]
+	if !ok {
+		return nil, refusal(stage.NotFound, "no such content")
+	}
+	return io.NopCloser(blocks.NewReader(recipe, bytes.NewReader(b), int64(len(b)))), f.known(id)
 }
 
 func (f *fakeStages) read(body io.Reader) ([]byte, error) {
@@ -235,7 +256,7 @@ func TestPushRequests(t *testing.T) {
 		status             int
 		want               string // part of the answer
 	}{
-		{"GET", "", "", 200, `"check_batch":3,"part":100,"whole_below":200,"encodings":["zstd","gzip"],"idle":3600,"longest":7200,"quotas":[{"product":"ours","bytes":100,"used":7}]`},
+		{"GET", "", "", 200, `"check_batch":3,"part":100,"whole_below":200,"encodings":["zstd","gzip"],"blocks":"gear-4-20-64","idle":3600,"longest":7200,"quotas":[{"product":"ours","bytes":100,"used":7}]`},
 		{"POST", "/stages", `{"product":"ours","version":"1"}`, 201, `"id":"S","state":"open","product":"ours","version":"1"`},
 		{"POST", "/stages", `{"product":"ours","key":"again","ci_job":{"ci":"github"}}`, 200, `"id":"S"`},
 		{"POST", "/stages", `{"product":"theirs"}`, 403, "problem:forbidden"},
@@ -263,6 +284,8 @@ func TestPushRequests(t *testing.T) {
 		{"GET", "/stages/S/nothing", "", 404, "problem:not-found"},
 		{"GET", "/stages/S/contents/" + ref + "/parts", "", 200, `{"part":100,"length":1000,"got":""}`},
 		{"GET", "/stages/S/contents/abc/parts", "", 400, "problem:query"},
+		{"GET", "/stages/S/blocks/" + ref, "", 404, "problem:not-found"},
+		{"GET", "/stages/S/blocks/abc", "", 400, "problem:query"},
 	} {
 		resp, body := call(t, srv, tt.method, tt.path, strings.NewReader(tt.body))
 		if resp.StatusCode != tt.status || !strings.Contains(body, tt.want) {
@@ -290,7 +313,8 @@ func TestPushRights(t *testing.T) {
 	}{{anonymous, 401}, {reader, 403}} {
 		who = p.who
 		for _, path := range []string{"GET ", "POST /stages", "GET /stages/S", "DELETE /stages/S", "POST /stages/S/check", "POST /stages/S/commit",
-			"PUT /stages/S/contents/" + ref, "GET /stages/S/contents/" + ref + "/parts", "PUT /stages/S/contents/" + ref + "/parts/0"} {
+			"PUT /stages/S/contents/" + ref, "GET /stages/S/contents/" + ref + "/parts", "PUT /stages/S/contents/" + ref + "/parts/0",
+			"GET /stages/S/blocks/" + ref} {
 			method, path, _ := strings.Cut(path, " ")
 			resp, body := call(t, srv, method, path, strings.NewReader(""))
 			if resp.StatusCode != p.status || (resp.Header.Get("Www-Authenticate") != "") != (p.status == 401) {
@@ -308,6 +332,9 @@ func TestPushRights(t *testing.T) {
 func TestPushContents(t *testing.T) {
 	who := writer
 	plain := bytes.Repeat([]byte("symbols "), 5000)
+	stored := blob.Sum(plain[:10_000])
+	recipe := binary.AppendUvarint(binary.AppendUvarint(nil, 10_000<<1|1), 0)
+	recipe = append(binary.AppendUvarint(recipe, 30_000<<1), plain[10_000:]...)
 	other := []byte("other bytes")
 	ref := blob.Sum(plain).String()
 	whole, part := "/stages/S/contents/"+ref, "/stages/S/contents/"+ref+"/parts/"
@@ -338,6 +365,12 @@ func TestPushContents(t *testing.T) {
 		{"a malformed digest", whole, plain, []string{"Content-Digest", "sha-256=abc"}, 400, "query"},
 		{"an unknown stage", "/stages/T/contents/" + ref, plain, nil, 404, "not-found"},
 		{"no SHA-256", "/stages/S/contents/abc", plain, nil, 400, "query"},
+		{"a recipe", whole, recipe, []string{"Upload-Base", stored.String(), "Content-Digest", sha256Field(recipe)}, 201, ""},
+		{"a recipe in zstd", whole, zstded(t, recipe), []string{"Upload-Base", stored.String(), "Content-Encoding", "zstd"}, 201, ""},
+		{"a recipe of other bytes", whole, append(bytes.Clone(recipe[:len(recipe)-8]), "SYMBOLS "...), []string{"Upload-Base", stored.String()}, 422, "digest"},
+		{"a recipe from nothing", whole, recipe, []string{"Upload-Base", ref}, 404, "not-found"},
+		{"a recipe from no SHA-256", whole, recipe, []string{"Upload-Base", "abc"}, 400, "query"},
+		{"a part from a recipe", part + "0", recipe, []string{"Upload-Base", ref, "Upload-Length", "1000", "Content-Digest", sha256Field(recipe)}, 404, "not-found"},
 		{"a part", part + "0", other, []string{"Upload-Length", "1000", "Content-Digest", sha256Field(other)}, 204, ""},
 		{"a part in zstd", part + "3", zstded(t, other), []string{"Upload-Length", "1000", "Content-Encoding", "zstd", "Content-Digest", sha256Field(zstded(t, other))}, 204, ""},
 		{"a part without a digest", part + "1", other, []string{"Upload-Length", "1000"}, 400, "query"},
@@ -350,6 +383,7 @@ func TestPushContents(t *testing.T) {
 	} {
 		for _, chunked := range []bool{false, true} {
 			f := newFakeStages()
+			f.got[stored] = plain[:10_000]
 			srv := serveAPI(t, f, &who)
 			var body io.Reader = bytes.NewReader(tt.body)
 			if chunked {

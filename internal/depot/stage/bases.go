@@ -1,0 +1,188 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/blocks"
+	"github.com/symdepot/symdepot/internal/base/memo"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+const (
+	// leastRecipe is the size from which on a file may come as a recipe: for shorter ones,
+	// the question for the blocks of the base costs more than it saves.
+	leastRecipe = 64 << 10
+	// maxLists bounds the lists of blocks that are kept in memory, in bytes.
+	maxLists = 8 << 20
+	// maxCutting is how many contents are cut into blocks at the same time.
+	maxCutting = 2
+)
+
+// bases are the stored contents from which clients write recipes of others.
+type bases struct {
+	lists   memo.Map[blob.Ref, []byte]
+	cutting chan struct{} // a semaphore
+}
+
+func newBases() bases {
+	weigh := func(_ blob.Ref, list []byte) uint32 { return uint32(len(list)) + 64 } //nolint:gosec // a file has 16 GiB at most
+	return bases{memo.NewWeighed(maxLists, weigh), make(chan struct{}, maxCutting)}
+}
+
+// propose returns contents that awaited files may be much like: for each the one of the same
+// name that the newest build of the product has, at the path that is most alike at its end. The
+// zero Ref is none. The caller may read all of them.
+func (s *Stages) propose(ctx context.Context, c Caller, row stages.StageRow, files []stages.StageFile) (list []blob.Ref, err error) {
+	list = make([]blob.Ref, len(files))
+	if !c.Read(row.Product) {
+		return list, nil
+	}
+	has, asked := false, false
+	for i, f := range files {
+		if f.State != stages.StageAwaited || f.Size < leastRecipe {
+			continue
+		}
+		if !asked {
+			if has, err = s.db.HasBuilds(ctx, row.Product); err != nil {
+				return nil, err
+			}
+			asked = true
+		}
+		if !has {
+			return list, nil
+		}
+		best := 0
+		for _, name := range objectNames(f.Path) {
+			named, err := s.db.Namesakes(ctx, row.Product, name)
+			if err != nil {
+				return nil, err
+			}
+			for _, n := range named {
+				if same := commonEnd(n.Path, f.Path); same > best && n.Size >= leastRecipe && n.Ref != f.Ref {
+					best, list[i] = same, n.Ref
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+// objectNames returns the folded names that the object in a file may have. A Breakpad file has the
+// name of its module.
+func objectNames(path string) []string {
+	base := symfile.Fold(symfile.BaseName(path))
+	if module, ok := strings.CutSuffix(base, ".sym"); ok {
+		return []string{module, module + ".pdb"}
+	}
+	return []string{base}
+}
+
+// commonEnd returns how many folders and names two paths have in common at their ends.
+func commonEnd(a, b string) (n int) {
+	split := func(path string) []string {
+		return strings.FieldsFunc(symfile.Fold(path), func(r rune) bool { return r == '/' || r == '\\' })
+	}
+	x, y := split(a), split(b)
+	for n < min(len(x), len(y)) && x[len(x)-1-n] == y[len(y)-1-n] {
+		n++
+	}
+	return n
+}
+
+// base opens a stored content that the caller may read. One that is hidden, missing or cannot be
+// read back is a Refusal of the kind NotFound.
+func (s *Stages) base(ctx context.Context, c Caller, id string, ref blob.Ref) (blob.File, error) {
+	if _, err := s.open(ctx, c, id); err != nil {
+		return nil, err
+	}
+	missing := refuse(NotFound, "there is no content %s to write recipes from: send the file itself", ref)
+	var content record.Content
+	if err := s.db.Visible(ctx, []blob.Ref{ref}, func(o stages.VisibleObject) {
+		if c.Read(o.Product) {
+			content = record.Content{Ref: o.Ref, Size: o.Size}
+		}
+	}); err != nil {
+		return nil, err
+	}
+	if content.Ref != ref {
+		return nil, missing
+	}
+	f, err := s.depot.OpenStored(ctx, content)
+	if isNotExist(err) {
+		return nil, missing
+	}
+	return f, err
+}
+
+// Blocks returns the list of the blocks of a stored content that the caller may read, for
+// recipes: see blocks.List.
+func (s *Stages) Blocks(ctx context.Context, c Caller, id string, ref blob.Ref) ([]byte, error) {
+	f, err := s.base(ctx, c, id, ref)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	if list, ok := s.bases.lists.Get(ref); ok {
+		return list, nil
+	}
+	select {
+	case s.bases.cutting <- struct{}{}:
+		defer func() { <-s.bases.cutting }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	list, err := blocks.List(whileWanted{ctx, io.NewSectionReader(f, 0, f.Size())})
+	if err != nil {
+		return nil, err
+	}
+	s.bases.lists.Set(ref, list)
+	return list, nil
+}
+
+// whileWanted ends with the request that reads.
+type whileWanted struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (w whileWanted) Read(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.r.Read(p)
+}
+
+// FromRecipe returns the bytes that a recipe from a stored content gives, for Put and PutPart.
+// The caller must be able to read that content, and closes the result.
+func (s *Stages) FromRecipe(ctx context.Context, c Caller, id string, ref blob.Ref, recipe io.Reader) (io.ReadCloser, error) {
+	f, err := s.base(ctx, c, id, ref)
+	if err != nil {
+		return nil, err
+	}
+	return fromRecipe{f, blocks.NewReader(recipe, f, f.Size())}, nil
+}
+
+// fromRecipe is a content that is made from a recipe.
+type fromRecipe struct {
+	base blob.File
+	r    *blocks.Reader
+}
+
+func (f fromRecipe) Close() error { return f.base.Close() }
+
+func (f fromRecipe) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	switch {
+	case errors.Is(err, blocks.ErrRecipe):
+		err = refuse(Invalid, "%v", err)
+	case errors.Is(err, blocks.ErrBase):
+		err = refuse(NotFound, "%v: send the file itself", err)
+	}
+	return n, err
+}
