@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // text returns bytes that a compressor describes in many ways: words, numbers, random bytes,
@@ -108,10 +110,7 @@ func TestPoints(t *testing.T) {
 // TestPointsOfZstd: the same with the compressor that packages are made with.
 func TestPointsOfZstd(t *testing.T) {
 	t.Parallel()
-	tool, err := exec.LookPath("zstd")
-	if err != nil {
-		t.Skip("zstd is not installed")
-	}
+	tool := symtest.Tool(t, "zstd")
 	plain := text(7<<20, 7)
 	for _, args := range [][]string{
 		{"-1"}, {"-3"}, {"-3", "-T2"}, {"-3", "--zstd=wlog=18"}, {"-9", "--zstd=wlog=20"}, {"-16", "--zstd=wlog=18"},

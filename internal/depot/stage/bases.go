@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/blocks"
 	"github.com/symdepot/symdepot/internal/base/memo"
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -24,21 +25,25 @@ const (
 	maxCutting = 2
 )
 
-// bases are the stored contents from which clients write recipes of others.
-type bases struct {
+// Bases are the stored contents from which clients write recipes of others.
+type Bases struct {
+	db    index.Stages
+	depot Depot
+	// open returns the row of an open stage of the caller.
+	open    func(ctx context.Context, c Caller, id string) (stages.StageRow, error)
 	lists   memo.Map[blob.Ref, []byte]
 	cutting chan struct{} // a semaphore
 }
 
-func newBases() bases {
+func newBases(s *Stages) *Bases {
 	weigh := func(_ blob.Ref, list []byte) uint32 { return uint32(len(list)) + 64 } //nolint:gosec // a file has 16 GiB at most
-	return bases{memo.NewWeighed(maxLists, weigh), make(chan struct{}, maxCutting)}
+	return &Bases{s.db, s.depot, s.open, memo.NewWeighed(maxLists, weigh), make(chan struct{}, maxCutting)}
 }
 
 // propose returns contents that awaited files may be much like: for each the one of the same
 // name that the newest build of the product has, at the path that is most alike at its end. The
 // zero Ref is none. The caller may read all of them.
-func (s *Stages) propose(ctx context.Context, c Caller, row stages.StageRow, files []stages.StageFile) (list []blob.Ref, err error) {
+func (b *Bases) propose(ctx context.Context, c Caller, row stages.StageRow, files []stages.StageFile) (list []blob.Ref, err error) {
 	list = make([]blob.Ref, len(files))
 	if !c.Read(row.Product) {
 		return list, nil
@@ -49,7 +54,7 @@ func (s *Stages) propose(ctx context.Context, c Caller, row stages.StageRow, fil
 			continue
 		}
 		if !asked {
-			if has, err = s.db.HasBuilds(ctx, row.Product); err != nil {
+			if has, err = b.db.HasBuilds(ctx, row.Product); err != nil {
 				return nil, err
 			}
 			asked = true
@@ -59,7 +64,7 @@ func (s *Stages) propose(ctx context.Context, c Caller, row stages.StageRow, fil
 		}
 		best := 0
 		for _, name := range objectNames(f.Path) {
-			named, err := s.db.Namesakes(ctx, row.Product, name)
+			named, err := b.db.Namesakes(ctx, row.Product, name)
 			if err != nil {
 				return nil, err
 			}
@@ -97,13 +102,13 @@ func commonEnd(a, b string) (n int) {
 
 // base opens a stored content that the caller may read. One that is hidden, missing or cannot be
 // read back is a Refusal of the kind NotFound.
-func (s *Stages) base(ctx context.Context, c Caller, id string, ref blob.Ref) (blob.File, error) {
-	if _, err := s.open(ctx, c, id); err != nil {
+func (b *Bases) base(ctx context.Context, c Caller, id string, ref blob.Ref) (blob.File, error) {
+	if _, err := b.open(ctx, c, id); err != nil {
 		return nil, err
 	}
 	missing := refuse(NotFound, "there is no content %s to write recipes from: send the file itself", ref)
 	var content record.Content
-	if err := s.db.Visible(ctx, []blob.Ref{ref}, func(o stages.VisibleObject) {
+	if err := b.db.Visible(ctx, []blob.Ref{ref}, func(o stages.VisibleObject) {
 		if c.Read(o.Product) {
 			content = record.Content{Ref: o.Ref, Size: o.Size}
 		}
@@ -113,7 +118,7 @@ func (s *Stages) base(ctx context.Context, c Caller, id string, ref blob.Ref) (b
 	if content.Ref != ref {
 		return nil, missing
 	}
-	f, err := s.depot.OpenStored(ctx, content)
+	f, err := b.depot.OpenStored(ctx, content)
 	if isNotExist(err) {
 		return nil, missing
 	}
@@ -122,18 +127,18 @@ func (s *Stages) base(ctx context.Context, c Caller, id string, ref blob.Ref) (b
 
 // Blocks returns the list of the blocks of a stored content that the caller may read, for
 // recipes: see blocks.List.
-func (s *Stages) Blocks(ctx context.Context, c Caller, id string, ref blob.Ref) ([]byte, error) {
-	f, err := s.base(ctx, c, id, ref)
+func (b *Bases) Blocks(ctx context.Context, c Caller, id string, ref blob.Ref) ([]byte, error) {
+	f, err := b.base(ctx, c, id, ref)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	if list, ok := s.bases.lists.Get(ref); ok {
+	if list, ok := b.lists.Get(ref); ok {
 		return list, nil
 	}
 	select {
-	case s.bases.cutting <- struct{}{}:
-		defer func() { <-s.bases.cutting }()
+	case b.cutting <- struct{}{}:
+		defer func() { <-b.cutting }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -141,7 +146,7 @@ func (s *Stages) Blocks(ctx context.Context, c Caller, id string, ref blob.Ref) 
 	if err != nil {
 		return nil, err
 	}
-	s.bases.lists.Set(ref, list)
+	b.lists.Set(ref, list)
 	return list, nil
 }
 
@@ -160,8 +165,8 @@ func (w whileWanted) Read(p []byte) (int, error) {
 
 // FromRecipe returns the bytes that a recipe from a stored content gives, for Put and PutPart.
 // The caller must be able to read that content, and closes the result.
-func (s *Stages) FromRecipe(ctx context.Context, c Caller, id string, ref blob.Ref, recipe io.Reader) (io.ReadCloser, error) {
-	f, err := s.base(ctx, c, id, ref)
+func (b *Bases) FromRecipe(ctx context.Context, c Caller, id string, ref blob.Ref, recipe io.Reader) (io.ReadCloser, error) {
+	f, err := b.base(ctx, c, id, ref)
 	if err != nil {
 		return nil, err
 	}

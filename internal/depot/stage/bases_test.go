@@ -25,7 +25,7 @@ func noisyFile(path string, build int) testFile {
 // recipe returns the written recipe of a file from a stored one.
 func recipe(t *testing.T, s *Stages, c Caller, id string, base blob.Ref, f testFile) []byte {
 	t.Helper()
-	list, err := s.Blocks(t.Context(), c, id, base)
+	list, err := s.Bases.Blocks(t.Context(), c, id, base)
 	if err != nil {
 		t.Fatalf("blocks: %v", err)
 	}
@@ -79,7 +79,7 @@ func TestRecipes(t *testing.T) {
 			t.Errorf("%s: a recipe of %d bytes for a file of %d", f.path, len(text), len(f.body))
 		}
 		feed := func(recipe []byte) error {
-			body, err := s.FromRecipe(t.Context(), c, id, want, bytes.NewReader(recipe))
+			body, err := s.Bases.FromRecipe(t.Context(), c, id, want, bytes.NewReader(recipe))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,17 +122,17 @@ func TestRecipesTellNothing(t *testing.T) {
 			}
 			for _, missing := range []blob.Ref{ref, blob.Sum([]byte("nobody has it"))} {
 				want := refuse(NotFound, "there is no content %s to write recipes from: send the file itself", missing)
-				_, err := s.Blocks(t.Context(), c, id, missing)
+				_, err := s.Bases.Blocks(t.Context(), c, id, missing)
 				if r := refusedAs(t, "blocks", err, NotFound); r.Text != want.Text {
 					t.Errorf("%s asks for blocks: %q, want %q", name, r.Text, want.Text)
 				}
-				_, err = s.FromRecipe(t.Context(), c, id, missing, bytes.NewReader(nil))
+				_, err = s.Bases.FromRecipe(t.Context(), c, id, missing, bytes.NewReader(nil))
 				if r := refusedAs(t, "a recipe", err, NotFound); r.Text != want.Text {
 					t.Errorf("%s sends a recipe: %q, want %q", name, r.Text, want.Text)
 				}
 			}
 			other := testCaller("other")
-			_, err = s.Blocks(t.Context(), other, id, ref)
+			_, err = s.Bases.Blocks(t.Context(), other, id, ref)
 			refusedAs(t, "blocks in the stage of another caller", err, NotFound)
 		}
 	}

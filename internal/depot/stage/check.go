@@ -42,7 +42,7 @@ func (s *Stages) Check(ctx context.Context, c Caller, id string, list []Entry) (
 	if err := s.db.PutFiles(ctx, id, files, stages.StagePut{Most: s.most(), Replace: !row.Joins}); err != nil {
 		return nil, s.explain(ctx, err, id)
 	}
-	bases, err := s.propose(ctx, c, row, files)
+	bases, err := s.Bases.propose(ctx, c, row, files)
 	if err != nil {
 		return nil, err
 	}

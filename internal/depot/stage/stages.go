@@ -52,7 +52,8 @@ type Stages struct {
 	spool    spool
 	marks    marks
 	partials partials
-	bases    bases
+	// Bases are the contents from which clients write recipes.
+	Bases *Bases
 }
 
 // New returns the stages of a depot.
@@ -60,10 +61,10 @@ func New(db index.Stages, depot Depot, opt Options) *Stages {
 	limits := opt.Limits.withDefaults()
 	s := &Stages{
 		db: db, depot: depot, node: opt.Node, peers: opt.Peers, limits: limits, log: opt.Log, now: opt.Now,
-		partials: partials{all: map[partialKey]*partial{}}, bases: newBases(),
-		spool: spool{db: db, depot: depot, dir: opt.Dir, limits: limits, perm: cmp.Or(opt.Perm, 0o600), began: time.Now(), now: opt.Now},
+		partials: partials{all: map[partialKey]*partial{}},
+		spool:    spool{db: db, depot: depot, dir: opt.Dir, limits: limits, perm: cmp.Or(opt.Perm, 0o600), began: time.Now(), now: opt.Now},
 	}
-	s.marks.write = db.Arrive
+	s.marks.write, s.Bases = db.Arrive, newBases(s)
 	return s
 }
 

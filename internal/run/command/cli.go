@@ -3,6 +3,7 @@ package command
 import (
 	"github.com/symdepot/symdepot/internal/run/formatcmd"
 	"github.com/symdepot/symdepot/internal/run/logincmd"
+	"github.com/symdepot/symdepot/internal/run/pathcmd"
 )
 
 // cli is the command line. Its commands stand in groups, in the order in which the help lists them.
@@ -36,20 +37,20 @@ type startCommands struct {
 
 // lookCommands answer questions and change nothing, except get, which may download.
 type lookCommands struct {
-	Identify identifyCmd `cmd:"" nodepot:"" help:"Print what files are and where debuggers look for them."`
-	Find     findCmd     `cmd:"" help:"Find files by name, by id, or by a local file."`
-	List     listCmd     `cmd:"" help:"List builds, the newest first."`
-	Ls       listCmd     `cmd:"" hidden:"" help:"The same as symdepot list."`
-	Trace    whyCmd      `cmd:"" hidden:"" help:"The same as symdepot why."`
-	Misses   missingCmd  `cmd:"" hidden:"" help:"The same as symdepot missing."`
-	Du       usageCmd    `cmd:"" name:"usage" hidden:"" help:"The same as symdepot disk."`
-	Show     showCmd     `cmd:"" help:"Show one build with its files."`
-	Get      getCmd      `cmd:"" help:"Get symbol files from the depot or from upstreams."`
-	Why      whyCmd      `cmd:"" help:"Say why a debugger does or does not find a file."`
-	Missing  missingCmd  `cmd:"" help:"List the files that clients asked for and did not get."`
-	Lookup   lookupCmd   `cmd:"" name:"symbolicate" help:"Print the function, the file and the line of addresses."`
-	Path     pathCmd     `cmd:"" nodepot:"" help:"Explain and test symbol paths of debuggers."`
-	Usage    usageCmd    `cmd:"" name:"disk" help:"Print what takes the space of the depot."`
+	Identify identifyCmd  `cmd:"" nodepot:"" help:"Print what files are and where debuggers look for them."`
+	Find     findCmd      `cmd:"" help:"Find files by name, by id, or by a local file."`
+	List     listCmd      `cmd:"" help:"List builds, the newest first."`
+	Ls       listCmd      `cmd:"" hidden:"" help:"The same as symdepot list."`
+	Trace    whyCmd       `cmd:"" hidden:"" help:"The same as symdepot why."`
+	Misses   missingCmd   `cmd:"" hidden:"" help:"The same as symdepot missing."`
+	Du       usageCmd     `cmd:"" name:"usage" hidden:"" help:"The same as symdepot disk."`
+	Show     showCmd      `cmd:"" help:"Show one build with its files."`
+	Get      getCmd       `cmd:"" help:"Get symbol files from the depot or from upstreams."`
+	Why      whyCmd       `cmd:"" help:"Say why a debugger does or does not find a file."`
+	Missing  missingCmd   `cmd:"" help:"List the files that clients asked for and did not get."`
+	Lookup   lookupCmd    `cmd:"" name:"symbolicate" help:"Print the function, the file and the line of addresses."`
+	Path     pathcmd.Path `cmd:"" nodepot:"" help:"Explain and test symbol paths of debuggers."`
+	Usage    usageCmd     `cmd:"" name:"disk" help:"Print what takes the space of the depot."`
 }
 
 // publishCommands bring builds into depots, and out of them.

@@ -32,6 +32,7 @@ type Config struct {
 	Missing   *catalog.Missing
 	Jobs      *jobs.Queue
 	Stages    Stages
+	Bases     Bases
 	// Gate makes tokens and ends sign-ins, and Tokens keeps both.
 	Gate   *auth.Gate
 	Tokens Tokens
@@ -69,6 +70,7 @@ type Config struct {
 // Use makes the parts of an open depot those of a configuration.
 func (c *Config) Use(d *depot.Depot) {
 	c.Depot, c.Retention, c.Catalog, c.Files, c.InPlace, c.Sources = d, d.Retention, d.Catalog, depot.FinderIn(d), d.InPlace, d.Sources
+	c.Bases = d.Stages().Bases
 	c.Symbols, c.Upstreams, c.Missing, c.Jobs, c.Stages, c.Tracing.Depot = d.Symbols, d.Remote, d.Missing, d.Jobs(), d.Stages(), d.Tracer
 }
 

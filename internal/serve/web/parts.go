@@ -85,11 +85,15 @@ type Stages interface {
 	Put(ctx context.Context, c stage.Caller, id string, ref blob.Ref, body io.Reader) (had bool, err error)
 	PutPart(ctx context.Context, c stage.Caller, id string, ref blob.Ref, total int64, n int, body io.Reader) error
 	Parts(ctx context.Context, c stage.Caller, id string, ref blob.Ref) (stage.Parts, error)
-	Blocks(ctx context.Context, c stage.Caller, id string, ref blob.Ref) ([]byte, error)
-	FromRecipe(ctx context.Context, c stage.Caller, id string, base blob.Ref, recipe io.Reader) (io.ReadCloser, error)
 	Commit(ctx context.Context, c stage.Caller, id string, ask stage.Commit) (stage.Committed, error)
 	Abandon(ctx context.Context, c stage.Caller, id string) error
 	Refused(ctx context.Context, c stage.Caller, id string) ([]stage.Refused, error)
+}
+
+// Bases are the stored contents from which pushes write recipes of others: see stage.Bases.
+type Bases interface {
+	Blocks(ctx context.Context, c stage.Caller, id string, ref blob.Ref) ([]byte, error)
+	FromRecipe(ctx context.Context, c stage.Caller, id string, base blob.Ref, recipe io.Reader) (io.ReadCloser, error)
 }
 
 // Tokens keeps the tokens of a depot, the sign-ins of browsers and the logins of programs.

@@ -17,6 +17,7 @@ import (
 // pushAPI answers pushes.
 type pushAPI struct {
 	stages  web.Stages
+	bases   web.Bases
 	uploads *web.Uploads
 }
 
@@ -190,7 +191,7 @@ func (a pushAPI) plain(r *web.Request, c stage.Caller, id string, u *web.Upload)
 	if err != nil {
 		return nil, err
 	}
-	body, err := a.stages.FromRecipe(r.Context(), c, id, base, u)
+	body, err := a.bases.FromRecipe(r.Context(), c, id, base, u)
 	if err != nil {
 		return nil, web.RefusalProblem(err)
 	}
@@ -206,7 +207,7 @@ func (a pushAPI) listBlocks(w http.ResponseWriter, r *web.Request, args []string
 	if err != nil {
 		return err
 	}
-	list, err := a.stages.Blocks(r.Context(), c, args[0], ref)
+	list, err := a.bases.Blocks(r.Context(), c, args[0], ref)
 	if err != nil {
 		return web.RefusalProblem(err)
 	}

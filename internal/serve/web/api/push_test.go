@@ -189,9 +189,9 @@ var (
 )
 
 // serveAPI serves the API over HTTP to one principal.
-func serveAPI(t *testing.T, s web.Stages, who *web.Principal) *httptest.Server {
+func serveAPI(t *testing.T, s *fakeStages, who *web.Principal) *httptest.Server {
 	t.Helper()
-	a := New(web.New(web.Config{Stages: s}))
+	a := New(web.New(web.Config{Stages: s, Bases: s}))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		segs := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
 		_ = a.Serve(w, &web.Request{Request: r, Segments: segs, Principal: *who, Body: r.Body, Allow: func(time.Duration) {}, Leave: func() {}, ID: "r1", Challenges: []string{"Bearer"}})

@@ -1,4 +1,5 @@
-package command
+// Package pathcmd is the command that explains and tests the symbol paths of debuggers.
+package pathcmd
 
 import (
 	"cmp"
@@ -13,11 +14,13 @@ import (
 	"github.com/symdepot/symdepot/internal/run/console"
 )
 
-type pathCmd struct {
-	Check pathCheckCmd `cmd:"" help:"Explain every element of a symbol path, and test whether it answers."`
+// Path is the command symdepot path.
+type Path struct {
+	Check Check `cmd:"" help:"Explain every element of a symbol path, and test whether it answers."`
 }
 
-type pathCheckCmd struct {
+// Check explains a path, and tests its elements.
+type Check struct {
 	Path       string   `arg:"" optional:"" help:"text:path_check_path" placeholder:"STRING"`
 	FromEnv    bool     `help:"Check _NT_ALT_SYMBOL_PATH, _NT_SYMBOL_PATH and DEBUGINFOD_URLS of the environment."`
 	Debuginfod bool     `help:"Read the text as DEBUGINFOD_URLS, even if it looks like a symbol path."`
@@ -36,7 +39,7 @@ type checkedElement struct {
 }
 
 // Run explains a path.
-func (c pathCheckCmd) Run(a *session) error {
+func (c Check) Run(a *console.Console) error {
 	switch {
 	case c.Path == "" && !c.FromEnv:
 		return term.UsageError("a symbol path is missing; give one, or --from-env")
@@ -76,7 +79,7 @@ func (c pathCheckCmd) Run(a *session) error {
 			}
 			continue
 		}
-		e.print(a.Console, i+1)
+		e.print(a, i+1)
 	}
 	if bad {
 		return term.ErrNegative
@@ -85,7 +88,7 @@ func (c pathCheckCmd) Run(a *session) error {
 }
 
 // elements splits the given path, or the variables of the environment.
-func (c pathCheckCmd) elements(self []string) []sympath.Element {
+func (c Check) elements(self []string) []sympath.Element {
 	switch {
 	case c.FromEnv:
 		_, list := sympath.FromEnv(os.Getenv, self)
