@@ -166,43 +166,44 @@ func (w *apiWorld) apiReads(t *testing.T, plan string) map[string][]apiRead {
 	theirs := sha256Hex(w.theirsPDB.body)
 	row, other := w.store.rows[auth.HashToken(w.ours)], w.store.rows[auth.HashToken(w.theirs)]
 	return map[string][]apiRead{
-		"/openapi.json":             {{"", 200, 200}},
-		"/about":                    {{"", 200, 200}},
-		"/connect":                  {{"", 200, 200}},
-		"/me":                       {{"", 200, 200}},
-		"/stats":                    {{"", 200, 403}},
-		"/workers":                  {{"", 200, 403}},
-		"/served":                   {{"", 200, 200}, {"?x=1", 400, 400}},
-		"/jobs":                     {{"", 200, 403}, {"?state=queued&kind=shout", 200, 403}, {"?state=x", 400, 403}},
-		"/jobs/stats":               {{"", 200, 403}},
-		"/jobs/{job}":               {{fmt.Sprint(w.job), 200, 403}, {"99", 404, 403}, {"x", 404, 403}},
-		"/upstreams":                {{"", 200, 403}},
-		"/files":                    {{"", 200, 200}, {"?q=hello*&kind=pdb&sort=size", 200, 200}, {"?q=" + w.sha, 200, 200}, {"?kind=x", 400, 400}, {"?since=x", 400, 400}},
-		"/files/{sha256}":           {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
-		"/files/{sha256}/holders":   {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
-		"/files/{sha256}/paths":     {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
-		"/files/{sha256}/forms":     {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
-		"/files/{sha256}/sources":   {{w.sha, 200, 200}, {w.sha + "?limit=1", 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
-		"/files/{sha256}/functions": {{"x", 404, 404}}, // a page of them needs workers: TestLookUpPages
-		"/products":                 {{"", 200, 200}, {"?sort=bytes", 200, 200}, {"?sort=x", 400, 400}},
-		"/versions":                 {{"?product=ours", 200, 200}, {"?product=theirs", 200, 200}, {"", 400, 400}},
-		"/versions/files":           {{"?product=ours&version=1.0", 200, 200}, {"", 400, 400}},
-		"/versions/diff":            {{"?product=ours&here=1.0&there=2.0", 200, 200}, {"", 400, 400}},
-		"/builds":                   {{"", 200, 200}, {"?removed=true", 200, 200}, {"?product=theirs", 200, 200}, {"?removed=x", 400, 400}},
-		"/builds/{number}":          {{fmt.Sprint(w.number), 200, 200}, {"4", 200, 404}, {"0", 404, 404}},
-		"/builds/{number}/files":    {{fmt.Sprint(w.number), 200, 200}, {"4", 200, 404}, {"1?kind=pdb&sort=size&name=h*", 200, 200}},
-		"/missing":                  {{"", 200, 403}, {"?sort=last", 200, 403}, {"?format=csv", 200, 403}, {"?format=ndjson", 200, 403}, {"?format=x", 400, 403}, {"?format=csv&limit=3", 400, 403}},
-		"/trace":                    {{"?path=" + path, 200, 200}, {"?path=x", 200, 200}, {"?name=none.pdb&id=" + bigID, 200, 200}, {"?as=anonymous&path=" + path, 200, 403}, {"?as=token:" + row.ID + "&path=" + path, 200, 403}, {"", 400, 400}},
-		"/retention/rules":          {{"", 200, 403}},
-		"/retention/runs":           {{"", 200, 403}, {"?limit=0", 400, 403}},
-		"/plans/{plan}":             {{plan, 200, 403}, {"00000000", 404, 403}},
-		"/disk":                     {{"", 200, 403}, {"?by=total", 200, 403}, {"?by=product&from=2026-01-01&to=2026-01-03", 200, 403}, {"?product=ours", 200, 403}, {"?by=x", 400, 403}},
-		"/tokens":                   {{"", 200, 200}},
-		"/tokens/{id}":              {{row.ID, 200, 200}, {other.ID, 200, 404}, {"x", 404, 404}},
-		"/signins":                  {{"", 200, 200}}, //nolint:misspell // a word of addresses
-		"/audit":                    {{"", 200, 403}, {"?order=oldest&since=7d", 200, 403}, {"?format=csv", 200, 403}, {"?format=ndjson", 200, 403}, {"?since=x", 400, 400}},
-		"/push":                     {{"", 200, 403}},
-		"/push/stages/{stage}":      {{"x", 404, 403}},
+		"/openapi.json":                        {{"", 200, 200}},
+		"/about":                               {{"", 200, 200}},
+		"/connect":                             {{"", 200, 200}},
+		"/me":                                  {{"", 200, 200}},
+		"/stats":                               {{"", 200, 403}},
+		"/workers":                             {{"", 200, 403}},
+		"/served":                              {{"", 200, 200}, {"?x=1", 400, 400}},
+		"/jobs":                                {{"", 200, 403}, {"?state=queued&kind=shout", 200, 403}, {"?state=x", 400, 403}},
+		"/jobs/stats":                          {{"", 200, 403}},
+		"/jobs/{job}":                          {{fmt.Sprint(w.job), 200, 403}, {"99", 404, 403}, {"x", 404, 403}},
+		"/upstreams":                           {{"", 200, 403}},
+		"/files":                               {{"", 200, 200}, {"?q=hello*&kind=pdb&sort=size", 200, 200}, {"?q=" + w.sha, 200, 200}, {"?kind=x", 400, 400}, {"?since=x", 400, 400}},
+		"/files/{sha256}":                      {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
+		"/files/{sha256}/holders":              {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
+		"/files/{sha256}/paths":                {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
+		"/files/{sha256}/forms":                {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
+		"/files/{sha256}/sources":              {{w.sha, 200, 200}, {w.sha + "?limit=1", 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
+		"/files/{sha256}/functions":            {{"x", 404, 404}}, // a page of them needs workers: TestLookUpPages
+		"/products":                            {{"", 200, 200}, {"?sort=bytes", 200, 200}, {"?sort=x", 400, 400}},
+		"/versions":                            {{"?product=ours", 200, 200}, {"?product=theirs", 200, 200}, {"", 400, 400}},
+		"/versions/files":                      {{"?product=ours&version=1.0", 200, 200}, {"", 400, 400}},
+		"/versions/diff":                       {{"?product=ours&here=1.0&there=2.0", 200, 200}, {"", 400, 400}},
+		"/builds":                              {{"", 200, 200}, {"?removed=true", 200, 200}, {"?product=theirs", 200, 200}, {"?removed=x", 400, 400}},
+		"/builds/{number}":                     {{fmt.Sprint(w.number), 200, 200}, {"4", 200, 404}, {"0", 404, 404}},
+		"/builds/{number}/files":               {{fmt.Sprint(w.number), 200, 200}, {"4", 200, 404}, {"1?kind=pdb&sort=size&name=h*", 200, 200}},
+		"/missing":                             {{"", 200, 403}, {"?sort=last", 200, 403}, {"?format=csv", 200, 403}, {"?format=ndjson", 200, 403}, {"?format=x", 400, 403}, {"?format=csv&limit=3", 400, 403}},
+		"/trace":                               {{"?path=" + path, 200, 200}, {"?path=x", 200, 200}, {"?name=none.pdb&id=" + bigID, 200, 200}, {"?as=anonymous&path=" + path, 200, 403}, {"?as=token:" + row.ID + "&path=" + path, 200, 403}, {"", 400, 400}},
+		"/retention/rules":                     {{"", 200, 403}},
+		"/retention/runs":                      {{"", 200, 403}, {"?limit=0", 400, 403}},
+		"/plans/{plan}":                        {{plan, 200, 403}, {"00000000", 404, 403}},
+		"/disk":                                {{"", 200, 403}, {"?by=total", 200, 403}, {"?by=product&from=2026-01-01&to=2026-01-03", 200, 403}, {"?product=ours", 200, 403}, {"?by=x", 400, 403}},
+		"/tokens":                              {{"", 200, 200}},
+		"/tokens/{id}":                         {{row.ID, 200, 200}, {other.ID, 200, 404}, {"x", 404, 404}},
+		"/signins":                             {{"", 200, 200}}, //nolint:misspell // a word of addresses
+		"/audit":                               {{"", 200, 403}, {"?order=oldest&since=7d", 200, 403}, {"?format=csv", 200, 403}, {"?format=ndjson", 200, 403}, {"?since=x", 400, 400}},
+		"/push":                                {{"", 200, 403}},
+		"/push/stages/{stage}":                 {{"x", 404, 403}},
+		"/push/stages/{stage}/blocks/{sha256}": {{"x/blocks/" + w.sha, 404, 403}, {"x/blocks/x", 400, 403}},
 		"/push/stages/{stage}/contents/{sha256}/parts": {{"x/contents/" + w.sha + "/parts", 404, 403}, {"x/contents/x/parts", 400, 403}},
 	}
 }
@@ -277,7 +278,8 @@ func TestAPIReads(t *testing.T) {
 func TestAPIReadsOpen(t *testing.T) {
 	w := newAPIWorld(t, auth.PolicyConfig{})
 	made := decoded[display.Plan](t, askBody(w.s, "POST", wire.PlansPath, "", bearer(w.admin)), 201)
-	own := []string{"/tokens", "/tokens/{id}", "/signins", "/audit", "/push", "/push/stages/{stage}", "/push/stages/{stage}/contents/{sha256}/parts"} //nolint:misspell // a word of addresses
+	own := []string{"/tokens", "/tokens/{id}", "/signins", "/audit", "/push", "/push/stages/{stage}",
+		"/push/stages/{stage}/blocks/{sha256}", "/push/stages/{stage}/contents/{sha256}/parts"} //nolint:misspell // a word of addresses
 	for path, list := range w.apiReads(t, made.Plan) {
 		for _, r := range list {
 			target, want := r.target(path), r.admin
@@ -482,6 +484,7 @@ func TestAPIActs(t *testing.T) {
 	act("GET", "/push/stages/"+st.ID, "", 200)
 	act("POST", "/push/stages/"+st.ID+"/check", `[{"path":"a.sym","size":`+fmt.Sprint(len(content))+`,"sha256":"`+ref+`"}]`, 200)
 	act("POST", "/push/stages/"+st.ID+"/commit", `{"files":1}`, 409)
+	act("GET", "/push/stages/"+st.ID+"/blocks/"+w.sha, "", 200)
 	act("PUT", "/push/stages/"+st.ID+"/contents/"+ref, "other bytes", 422, digest)
 	act("PUT", "/push/stages/"+st.ID+"/contents/"+ref+"/parts/0", string(content), 204, digest, "Upload-Length: "+fmt.Sprint(len(content)))
 	act("GET", "/push/stages/"+st.ID+"/contents/"+ref+"/parts", "", 200)
