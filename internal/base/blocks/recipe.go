@@ -44,8 +44,10 @@ func (r *Recipe) add(from, n int64) {
 	r.steps = append(r.steps, step{r.size - n, n, from})
 }
 
-// Size is the length of the content in bytes, and Copied is how much of that is in the base.
-func (r *Recipe) Size() int64   { return r.size }
+// Size is the length of the content in bytes.
+func (r *Recipe) Size() int64 { return r.size }
+
+// Copied is how many bytes of the content are in the base.
 func (r *Recipe) Copied() int64 { return r.copied }
 
 // Open returns the written recipe of a range of the content, and its length. The content is read

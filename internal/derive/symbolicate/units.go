@@ -154,7 +154,7 @@ func (l *unitLooker) functions(ctx context.Context, from int, match func(name st
 	if list, ok := w.(functionLister); ok {
 		return list.functions(ctx, from, match)
 	}
-	err := error(ErrNoFunctions)
+	err := ErrNoFunctions
 	if n, ok := w.(none); ok {
 		err = n.err
 	}

@@ -278,8 +278,10 @@ func TestAPIReads(t *testing.T) {
 func TestAPIReadsOpen(t *testing.T) {
 	w := newAPIWorld(t, auth.PolicyConfig{})
 	made := decoded[display.Plan](t, askBody(w.s, "POST", wire.PlansPath, "", bearer(w.admin)), 201)
-	own := []string{"/tokens", "/tokens/{id}", "/signins", "/audit", "/push", "/push/stages/{stage}",
-		"/push/stages/{stage}/blocks/{sha256}", "/push/stages/{stage}/contents/{sha256}/parts"} //nolint:misspell // a word of addresses
+	own := []string{
+		"/tokens", "/tokens/{id}", "/signins", "/audit", //nolint:misspell // a word of addresses
+		"/push", "/push/stages/{stage}", "/push/stages/{stage}/blocks/{sha256}", "/push/stages/{stage}/contents/{sha256}/parts",
+	}
 	for path, list := range w.apiReads(t, made.Plan) {
 		for _, r := range list {
 			target, want := r.target(path), r.admin
