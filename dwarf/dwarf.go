@@ -349,6 +349,9 @@ func (im *image) bytes() int64 {
 type view struct {
 	im                                                                          *image
 	info, abbrev, str, lineStr, strOffsets, addr, ranges, rnglists, line, index *pagecache.Reader
+
+	linkages offsets // names by the offset of their linkage name in .debug_str
+	named    offsets // names by the offset of the entry that leads to them: found, packed
 }
 
 // view returns the worker's view of an image.
