@@ -13,8 +13,13 @@ func (q *quick) typ() quickType {
 	if !q.enter() {
 		return quickType{}
 	}
-	defer q.leave()
-	c := q.peek()
+	t := q.typeOf(q.peek())
+	q.leave()
+	return t
+}
+
+// typeOf reads a type that begins with c.
+func (q *quick) typeOf(c byte) quickType {
 	if c >= 'a' && c <= 'z' {
 		if q.i++; quickBuiltin[c-'a'] == "" {
 			q.fail()
