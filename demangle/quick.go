@@ -541,6 +541,9 @@ func (q *quick) nested(where place) (n fullName) {
 			n.structor, n.templated = true, false
 			continue
 		case first:
+			if c >= 'a' && c <= 'z' {
+				q.fail() // an operator has a scope
+			}
 			t, n.templated = q.unqualified(), false
 		default:
 			t, n.templated = q.member(t), false

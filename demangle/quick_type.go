@@ -1,11 +1,13 @@
 package demangle
 
+import "strings"
+
 // quickBuiltin are the builtin types by their codes.
 var quickBuiltin = [26]string{
-	'v' - 'a': "void", 'w' - 'a': "wchar_t", 'b' - 'a': "bool", 'c' - 'a': "char", 0: "signed char", 'h' - 'a': "unsigned char",
-	's' - 'a': "short", 't' - 'a': "unsigned short", 'i' - 'a': "int", 'j' - 'a': "unsigned int", 'l' - 'a': "long", 'm' - 'a': "unsigned long",
-	'x' - 'a': "long long", 'y' - 'a': "unsigned long long", 'n' - 'a': "__int128", 'o' - 'a': "unsigned __int128",
-	'f' - 'a': "float", 'd' - 'a': "double", 'e' - 'a': "long double", 'z' - 'a': "...",
+	'v' - 'a': "void", 'w' - 'a': "wchar_t", 'b' - 'a': "bool", 'c' - 'a': "char", 0: "signed char",
+	'h' - 'a': "unsigned char", 's' - 'a': "short", 't' - 'a': "unsigned short", 'i' - 'a': "int", 'j' - 'a': "unsigned int",
+	'l' - 'a': "long", 'm' - 'a': "unsigned long", 'x' - 'a': "long long", 'y' - 'a': "unsigned long long",
+	'n' - 'a': "__int128", 'o' - 'a': "unsigned __int128", 'f' - 'a': "float", 'd' - 'a': "double", 'e' - 'a': "long double", 'z' - 'a': "...",
 }
 
 // typ reads a type.
@@ -273,7 +275,7 @@ func (q *quick) templateArgs(t quickType, where place) quickType {
 			q.i++
 			a := templateArg{isPack: true, lo: len(q.packs)}
 			for !q.bad && !q.take('E') {
-				if q.peek() == 'D' && q.after() == 'p' && where != inSymbol {
+				if strings.HasPrefix(q.s[q.i:], "DpT") && where != inSymbol {
 					n := l.n
 					if q.element(&l); l.n == n {
 						q.fail() // the library writes a comma for an empty one
@@ -285,16 +287,10 @@ func (q *quick) templateArgs(t quickType, where place) quickType {
 			if a.hi = len(q.packs); where == inSymbol {
 				q.args = append(q.args, a)
 			}
-		case 'D':
-			if q.after() == 'p' {
-				if where == inSymbol {
-					q.fail()
-				}
-				q.element(&l)
-				continue
-			}
-			fallthrough
 		default:
+			if q.peek() == 'D' && q.after() == 'p' {
+				q.fail() // the library writes parentheses
+			}
 			if q.one(&l, read); where == inSymbol {
 				q.args = append(q.args, templateArg{quickType: arg})
 			}
