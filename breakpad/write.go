@@ -383,9 +383,15 @@ func (s *symWriter) dec(v uint64, end byte) {
 }
 
 func (s *symWriter) hex(v uint64, end byte) {
-	if v < 16 {
-		s.buf = append(s.buf, "0123456789abcdef"[v], end)
-		return
+	var digits [17]byte
+	i := len(digits) - 1
+	digits[i] = end
+	for {
+		i--
+		digits[i] = "0123456789abcdef"[v&15]
+		if v >>= 4; v == 0 {
+			break
+		}
 	}
-	s.buf = append(strconv.AppendUint(s.buf, v, 16), end)
+	s.buf = append(s.buf, digits[i:]...)
 }

@@ -138,6 +138,8 @@ func itanium(raw string, opt Options) (shown string, ok bool) {
 		shown, err = library.ToString(name, options...)
 	} else if isLegacyRust(name) {
 		shown, err = library.ToString(keepUnderscores(name), options...)
+	} else if s, quick := quickly(name); quick && !opt.Return {
+		return s, true
 	} else if isDeep(name) {
 		return raw, false
 	} else {

@@ -33,9 +33,50 @@ type abbrev struct {
 	linkage  bool // has a linkage name
 	named    bool // has a name
 	role     role
-	fixed    int32 // the size of all values if it is constant, or -1
 	sibling  int16 // which value is a sibling reference of a size that is known, or -1
 	specs    []attrSpec
+	leaf     bool       // the walk has no use for the entry, which has no children
+	steps    []skipStep // skip all values
+	skipped  bool       // steps can
+}
+
+// skipStep skips bytes, and then a value whose size is in the entry.
+type skipStep struct {
+	bytes int32
+	then  skipKind
+}
+
+type skipKind uint8
+
+const (
+	skipNone  skipKind = iota // nothing follows
+	skipLEB                   // a number
+	skipBlock                 // a length of less than 128, and as many bytes
+)
+
+// skipSteps returns how to skip values. ok is false if that takes more than steps can say.
+func (enc encoding) skipSteps(specs []attrSpec) (steps []skipStep, ok bool) {
+	var s skipStep
+	for _, spec := range specs {
+		switch spec.form {
+		case formUdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex, formGNUStrIndex, formSdata:
+			s.then = skipLEB
+		case formExprloc, formBlock, formBlock1:
+			s.then = skipBlock
+		default:
+			n := enc.fixedSize(spec.form)
+			if n < 0 || s.bytes > 1<<28 {
+				return nil, false
+			}
+			s.bytes += int32(n)
+			continue
+		}
+		steps, s = append(steps, s), skipStep{}
+	}
+	if s.bytes > 0 {
+		steps = append(steps, s)
+	}
+	return steps, true
 }
 
 // abbrevs is an abbreviation table. Codes are nearly always 1, 2, 3 and so on.
@@ -130,8 +171,9 @@ func parseAbbrevs(p []byte, enc encoding, last uint64) (*abbrevs, error) {
 			arena = append(arena, s)
 		}
 		a.specs = arena[first:len(arena):len(arena)]
-		a.fixed = enc.fixedSizeOf(a.specs)
+		a.steps, a.skipped = enc.skipSteps(a.specs)
 		a.role = tagRole(a.tag, hasCode)
+		a.leaf = a.role == roleSkip && !a.children && a.skipped
 		t.add(code, a)
 		if code == last {
 			return t, nil
@@ -172,18 +214,6 @@ func (a *abbrev) note(s attrSpec, i int, enc encoding) {
 			a.sibling = int16(i)
 		}
 	}
-}
-
-// fixedSizeOf returns the bytes of all attributes together, or -1 if they vary.
-func (enc encoding) fixedSizeOf(specs []attrSpec) (size int32) {
-	for _, s := range specs {
-		k := enc.fixedSize(s.form)
-		if k < 0 || size > 1<<28 {
-			return -1
-		}
-		size += int32(k)
-	}
-	return size
 }
 
 // tagRole returns what the walk does with entries of a tag. hasCode: they have addresses.

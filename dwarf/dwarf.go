@@ -358,6 +358,9 @@ func (im *image) bytes() int64 {
 type view struct {
 	im                                                                          *image
 	info, abbrev, str, lineStr, strOffsets, addr, ranges, rnglists, line, index *pagecache.Reader
+
+	linkages offsets // names by the offset of their linkage name in .debug_str
+	named    offsets // names by the offset of the entry that leads to them: found, packed
 }
 
 // view returns the worker's view of an image.
@@ -379,11 +382,11 @@ func (w *worker) view(im *image) *view {
 		return pagecache.NewSize(s, pages, size)
 	}
 	v := &view{im: im}
-	// Linkers order strings by chance, and references lead to any entry of a unit:
-	// pages of these are short.
-	const page, short = 16 << 10, 2 << 10
-	v.info, v.abbrev = open("debug_info", 1024, short), open("debug_abbrev", 8, page)
-	v.str, v.strOffsets = open("debug_str", 1024, short), open("debug_str_offsets", 32, page)
+	// The strings of a unit are in some parts of the section, in an order of chance, and
+	// references lead to any entry of a unit: the pages of these hold what one unit has.
+	const page, short = 16 << 10, 8 << 10
+	v.info, v.abbrev = open("debug_info", 256, short), open("debug_abbrev", 8, page)
+	v.str, v.strOffsets = open("debug_str", 512, short), open("debug_str_offsets", 32, page)
 	v.rnglists = open("debug_rnglists", 32, page)
 	if im.split {
 		v.index = open("debug_cu_index", 8, page)

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	cachedNames  = 1 << 17 // entries and strings that a worker remembers
+	cachedNames  = 1 << 17 // texts that a worker remembers
 	maxScopes    = 64      // parts of a qualified name
 	maxQualified = 4096    // bytes of a qualified name
 )
@@ -15,8 +15,6 @@ const (
 // names is the cache of names of a worker.
 type names struct {
 	unit    *unit // that walk.scopes belong to
-	entries map[dieKey]found
-	strings map[dieKey]functab.NameID // linkage names by their offset in .debug_str
 	raw     map[string]functab.NameID
 	scopes  map[dieKey]*scopesOf // of other units
 	scanner *worker
@@ -25,8 +23,6 @@ type names struct {
 // forget drops the entries of a .dwo file that is not needed any more.
 func (w *worker) forget() {
 	w.names.unit = nil
-	clear(w.names.entries)
-	clear(w.names.strings)
 	clear(w.names.scopes)
 	w.names.scanner = nil
 	clear(w.abbrevs)
@@ -67,16 +63,9 @@ func (w *worker) nameOf(u *unit, d *die, address uint64) (functab.NameID, error)
 		}
 		return w.plain(u, d, address)
 	}
-	key := dieKey{t.v.im, off}
-	id, ok := w.names.entries[key]
-	if !ok {
-		if id, err = w.follow(t, off, u.lang); err != nil {
-			return 0, err
-		}
-		if len(w.names.entries) >= cachedNames || w.names.entries == nil {
-			w.names.entries = make(map[dieKey]found)
-		}
-		w.names.entries[key] = id
+	id, err := w.nameAt(t, off, u.lang)
+	if err != nil {
+		return 0, err
 	}
 	if id.plain && address != 0 && w.r.opt.Symbol != nil {
 		if s := w.r.opt.Symbol(address); isMangled(s) || s != "" && separator(u.lang) != "" {
@@ -93,6 +82,23 @@ func (w *worker) nameOf(u *unit, d *die, address uint64) (functab.NameID, error)
 type found struct {
 	functab.NameID
 	plain bool
+}
+
+// nameAt returns what follow returns, and remembers it.
+func (w *worker) nameAt(u *unit, off, lang uint64) (found, error) {
+	if v, ok := u.v.named.get(off); ok {
+		return found{functab.NameID(v >> 1), v&1 != 0}, nil
+	}
+	id, err := w.follow(u, off, lang)
+	if err != nil {
+		return id, err
+	}
+	v := uint64(id.NameID) << 1
+	if id.plain {
+		v |= 1
+	}
+	u.v.named.set(off, v)
+	return id, nil
 }
 
 // follow returns the name of the entry at off, or of those that it refers to. It
@@ -177,35 +183,38 @@ func (w *worker) linkage(u *unit, v value) (functab.NameID, bool) {
 	if v.form == 0 {
 		return 0, false
 	}
-	var key dieKey
+	in, off := u.v, v.u // the string, by its offset in .debug_str
 	switch v.form {
 	case formStrp:
-		key = dieKey{u.v.im, v.u}
 	case formStrpSup, formGNUStrpAlt:
-		key = dieKey{w.r.alt, v.u}
+		in = w.view(w.r.alt)
 	case formStrx, formStrx1, formStrx2, formStrx3, formStrx4, formGNUStrIndex:
-		off, ok := u.strx(v.u)
-		if !ok {
+		var ok bool
+		if off, ok = u.strx(v.u); !ok {
 			return 0, false
 		}
-		key = dieKey{u.v.im, off}
+	default:
+		in = nil
 	}
-	if key.im != nil {
-		if id, ok := w.names.strings[key]; ok {
-			return id, true
+	if in != nil {
+		if id, ok := in.linkages.get(off); ok {
+			return functab.NameID(id), true
 		}
 	}
 	s := w.str(u, v)
 	if len(s) == 0 {
 		return 0, false
 	}
-	id := w.rawName(s)
-	if key.im != nil {
-		if len(w.names.strings) >= cachedNames || w.names.strings == nil {
-			w.names.strings = make(map[dieKey]functab.NameID)
-		}
-		w.names.strings[key] = id
+	if in == nil {
+		return w.rawName(s), true
 	}
+	var id functab.NameID
+	if in.im.split {
+		id = w.rawName(s) // other .dwo files have the same names
+	} else {
+		id = w.newName(string(s)) // linkers keep one of equal strings
+	}
+	in.linkages.set(off, uint64(id))
 	return id, true
 }
 
@@ -215,13 +224,7 @@ func (w *worker) rawName(raw []byte) functab.NameID {
 		return id
 	}
 	s := string(raw)
-	shown := s
-	if w.r.opt.Demangle != nil {
-		if x := w.r.opt.Demangle(s); x != "" {
-			shown = x
-		}
-	}
-	id := w.r.b.Name(shown, s)
+	id := w.newName(s)
 	if len(w.names.raw) >= cachedNames || w.names.raw == nil {
 		w.names.raw = make(map[string]functab.NameID)
 	}
@@ -229,6 +232,17 @@ func (w *worker) rawName(raw []byte) functab.NameID {
 		w.names.raw[s] = id
 	}
 	return id
+}
+
+// newName returns the number of a linkage name that is not remembered.
+func (w *worker) newName(raw string) functab.NameID {
+	shown := raw
+	if w.r.opt.Demangle != nil {
+		if x := w.r.opt.Demangle(raw); x != "" {
+			shown = x
+		}
+	}
+	return w.r.b.Name(shown, raw)
 }
 
 // plainName returns the number of a name that is not mangled.

@@ -264,7 +264,7 @@ func (at contribution) bases(enc encoding) (strOffsets, rnglists uint64) {
 func (w *worker) readUnit(u *unit) error {
 	c := cursor{be: u.v.im.be}
 	var low, name, dir, dwo, ranges value
-	if err := w.entry(u, u.die, &c, func(attr uint16, x value) {
+	if _, err := w.entry(u, u.die, &c, func(attr uint16, x value) {
 		switch attr {
 		case atStrOffsetsBase:
 			u.strOffsets = x.u
@@ -305,15 +305,19 @@ func (w *worker) readUnit(u *unit) error {
 	return nil
 }
 
-// entry reads all attributes of one entry.
-func (w *worker) entry(u *unit, off uint64, c *cursor, attr func(uint16, value)) error {
+// entry reads all attributes of one entry and returns its abbreviation, which is nil for a
+// null entry.
+func (w *worker) entry(u *unit, off uint64, c *cursor, attr func(uint16, value)) (*abbrev, error) {
 	for n := 512; ; n *= 4 {
 		*c = cursor{b: u.v.info.At(off, int(min(uint64(n), u.end-off))), be: u.v.im.be}
 		complete := uint64(len(c.b)) == u.end-off || n >= maxWindow
+		if len(c.b) == 0 || c.b[0] == 0 {
+			return nil, nil
+		}
 		code := c.uleb()
 		ab := u.abbrevs.get(code)
 		if !c.short && ab == nil {
-			return fmt.Errorf("%w: entry at %#x with unknown abbreviation %d", errBad, off, code)
+			return nil, fmt.Errorf("%w: entry at %#x with unknown abbreviation %d", errBad, off, code)
 		}
 		if !c.short {
 			for _, s := range ab.specs {
@@ -322,7 +326,7 @@ func (w *worker) entry(u *unit, off uint64, c *cursor, attr func(uint16, value))
 					break
 				}
 				if err != nil {
-					return err
+					return nil, err
 				}
 				if v.form == formString {
 					v.u += off
@@ -331,10 +335,10 @@ func (w *worker) entry(u *unit, off uint64, c *cursor, attr func(uint16, value))
 			}
 		}
 		if !c.short {
-			return w.spend(int64(len(ab.specs)))
+			return ab, w.spend(int64(len(ab.specs)))
 		}
 		if complete || len(c.b) < n {
-			return fmt.Errorf("%w: the entry at %#x is cut off", errBad, off)
+			return nil, fmt.Errorf("%w: the entry at %#x is cut off", errBad, off)
 		}
 	}
 }
@@ -388,17 +392,13 @@ func (w *worker) dieAt(u *unit, off uint64) (die, error) {
 	if off < u.die || off >= u.end {
 		return die{}, fmt.Errorf("%w: a reference to %#x, outside of its unit", errBad, off)
 	}
-	if p := u.v.info.At(off, 1); len(p) == 0 || p[0] == 0 {
-		return die{}, nil
-	}
 	d := die{off: off}
 	var c cursor
-	err := w.entry(u, off, &c, d.set)
-	if err != nil {
+	ab, err := w.entry(u, off, &c, d.set)
+	if err != nil || ab == nil {
 		return die{}, err
 	}
-	c = cursor{b: u.v.info.At(off, 10), be: u.v.im.be}
-	d.ab = u.abbrevs.get(c.uleb())
+	d.ab = ab
 	return d, nil
 }
 

@@ -124,6 +124,11 @@ func (w *worker) walkUnit(u *unit, namesOnly bool) error {
 	win.open(u.v.info, u.die, u.end, u.v.im.be)
 	for len(k.levels) > 0 {
 		win.ahead()
+		if len(k.levels) > 1 {
+			if err := w.leaves(u); err != nil {
+				return err
+			}
+		}
 		off := win.pos()
 		if off >= u.end {
 			break
@@ -173,6 +178,74 @@ func (w *worker) walkUnit(u *unit, namesOnly bool) error {
 	return nil
 }
 
+// leaves skips entries that the walk has no use for, up to one that it has, or one that is
+// unusual or reaches the end of the window.
+func (w *worker) leaves(u *unit) error {
+	win := &w.win
+	b := win.b
+	if left := u.end - win.base; left < uint64(len(b)) {
+		b = b[:left]
+	}
+	i, n := win.i, 0
+	for i+1 < len(b) {
+		code, at := uint64(b[i]), i+1
+		if code >= 0x80 {
+			if b[at] >= 0x80 {
+				break
+			}
+			code, at = code&0x7f|uint64(b[at])<<7, at+1
+		}
+		if code-1 >= uint64(len(u.abbrevs.dense)) {
+			break
+		}
+		ab := &u.abbrevs.dense[code-1]
+		if !ab.leaf {
+			break
+		}
+		if at = skipValues(b, at, ab.steps); at < 0 {
+			break
+		}
+		i, n = at, n+1
+	}
+	win.i = i
+	w.stats.Entries += n
+	return w.spend(int64(n))
+}
+
+// skipValues returns where the values end that steps skip and that begin at b[i]. It is -1
+// if that is not in b, or if a block is long.
+func skipValues(b []byte, i int, steps []skipStep) int {
+	for _, s := range steps {
+		i += int(s.bytes)
+		if s.then == skipNone {
+			continue
+		}
+		if i >= len(b) {
+			return -1
+		}
+		x := b[i]
+		i++
+		if s.then == skipBlock {
+			if x >= 0x80 {
+				return -1
+			}
+			i += int(x)
+			continue
+		}
+		for x >= 0x80 {
+			if i >= len(b) {
+				return -1
+			}
+			x = b[i]
+			i++
+		}
+	}
+	if i > len(b) {
+		return -1
+	}
+	return i
+}
+
 // endLevel ends a list of children.
 func (w *worker) endLevel(u *unit) error {
 	k := &w.walk
@@ -217,10 +290,14 @@ func (w *worker) readEntry(u *unit, ab *abbrev, role role, off uint64) (sibling 
 		case role == roleFunc || role == roleInlined:
 			w.walk.die = die{ab: ab, off: off}
 			err = w.attrs(u, &win.cursor, win.base, ab, &w.walk.die)
-		case ab.fixed >= 0 && (ab.sibling < 0 || !ab.children):
-			win.skip(uint64(ab.fixed))
-		default:
+		case role == roleSkip && ab.sibling >= 0 && ab.children:
 			sibling, err = u.skipEntry(&win.cursor, ab)
+		default:
+			if at := skipValues(win.b, win.i, ab.steps); ab.skipped && at >= 0 {
+				win.i = at
+			} else {
+				sibling, err = u.skipEntry(&win.cursor, ab)
+			}
 		}
 		if !win.short {
 			break

@@ -42,8 +42,9 @@ type Builder struct {
 // names numbers pairs of shown and raw names.
 type names struct {
 	texts texts
-	pairs []pair // from number 1 on
-	slots slots
+	pairs []pair   // from number 1 on
+	slots slots    // of pairs with a raw name
+	plain []NameID // by the number of the text: names without a raw one
 }
 
 type pair struct{ shown, raw uint32 }
@@ -56,6 +57,9 @@ func (n *names) number(shown, raw string) NameID {
 	if p == (pair{}) {
 		return 0
 	}
+	if p.raw == 0 {
+		return n.plainNumber(p)
+	}
 	hash := (p.shown*0x9E3779B1 ^ p.raw) * 0x85EBCA6B
 	hash ^= hash >> 15
 	if i := n.slots.find(hash, func(i uint32) bool { return n.pairs[i-1] == p }); i != 0 {
@@ -64,6 +68,19 @@ func (n *names) number(shown, raw string) NameID {
 	n.pairs = append(n.pairs, p)
 	n.slots.add(hash, uint32(len(n.pairs)))
 	return NameID(len(n.pairs))
+}
+
+// plainNumber returns the number of a name that has no raw name.
+func (n *names) plainNumber(p pair) NameID {
+	if more := int(p.shown) + 1 - len(n.plain); more > 0 {
+		n.plain = append(n.plain, make([]NameID, more)...)
+	}
+	id := &n.plain[p.shown]
+	if *id == 0 {
+		n.pairs = append(n.pairs, p)
+		*id = NameID(len(n.pairs))
+	}
+	return *id
 }
 
 func (n *names) get(id NameID) (shown, raw string) {
@@ -81,7 +98,7 @@ func (n *names) either(id NameID) string {
 }
 
 func (n *names) size() int64 {
-	return n.texts.size() + int64(8*cap(n.pairs)) + int64(8*len(n.slots.list))
+	return n.texts.size() + int64(8*cap(n.pairs)) + int64(8*len(n.slots.list)) + int64(4*cap(n.plain))
 }
 
 // NewBuilder returns a Builder for the module m.

@@ -27,6 +27,9 @@ func cutClone(s string) (string, bool) {
 		}
 		return s[:i], true
 	}
+	if strings.IndexByte(s, '.') < 0 { // looks at many bytes at once, other than LastIndexByte
+		return s, false
+	}
 	dot := strings.LastIndexByte(s, '.')
 	if dot <= 0 || dot == len(s)-1 {
 		return s, false

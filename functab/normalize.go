@@ -38,7 +38,7 @@ func (b *Builder) Table(ctx context.Context) (*Table, error) {
 	if b.omitted > 0 {
 		b.warnings = append(b.warnings, fmt.Sprintf("%d more warnings", b.omitted))
 	}
-	b.names.slots, b.names.texts.slots, b.files.slots, b.rules.slots = slots{}, slots{}, slots{}, slots{}
+	b.names.plain, b.names.slots, b.names.texts.slots, b.files.slots, b.rules.slots = nil, slots{}, slots{}, slots{}, slots{}
 	t := &Table{
 		module: b.module, names: b.names, files: b.files, rules: b.rules, records: b.records,
 		funcs: b.funcs, symbols: b.symbols, frames: b.frames, wins: b.wins,
