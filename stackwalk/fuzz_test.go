@@ -15,9 +15,10 @@ type randomMemory struct{ seed uint64 }
 func (m randomMemory) ReadMemory(p []byte, address uint64) int {
 	for i := range p {
 		a := address + uint64(i)
-		r := rand.New(rand.NewPCG(m.seed, a/8))
-		v := r.Uint64()
-		switch v % 4 {
+		v := (m.seed ^ a/8) * 0x9E3779B97F4A7C15
+		v ^= v >> 29
+		v *= 0xBF58476D1CE4E5B9
+		switch v >> 62 {
 		case 0:
 			v = a + v>>8%0x400
 		case 1:
@@ -60,7 +61,7 @@ func allRegisters(pc uint64) registers {
 
 func TestRandomMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(symtest.Seed(t, 0), 1))
-	for range 200 {
+	for range 100 {
 		m := randomMemory{r.Uint64()}
 		for _, arch := range []string{"x86", "x86_64", "arm", "arm64"} {
 			for _, system := range []string{"windows", "linux", "ios"} {
