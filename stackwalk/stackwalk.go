@@ -37,6 +37,9 @@ type Process struct {
 	OS      string // windows, linux, android, macos, ios and so on
 	Modules []Module
 	Memory  Memory
+	// AddressMask has the bits of a pointer of ARM64 that are an address; the others may hold a
+	// signature. Zero: they follow from the places of the modules.
+	AddressMask uint64
 }
 
 // Thread is the start of a walk.
@@ -175,7 +178,9 @@ func New(p Process, src Source, lim Limits) (*Walker, error) {
 		return 0
 	})
 	// Signed pointers have bits above those of addresses.
-	w.mask = 1<<bits.Len64(highest-1) - 1
+	if w.mask = p.AddressMask; w.mask == 0 {
+		w.mask = 1<<bits.Len64(highest-1) - 1
+	}
 	return w, nil
 }
 
