@@ -129,14 +129,20 @@ func TestFindLarge(t *testing.T) {
 	}
 }
 
+func regularInfo() []byte { return unwindInfo(0x180, 0x100, 0x01030161, 0x120, 0x030a0005) }
+
+func compressedInfo() []byte {
+	return compressed(0x100, 0x160, [2]uint32{0x04000000, 0x02000000}, 0x02001000, 1<<24, 2<<24|0x20, 0x40)
+}
+
 func TestFindCompact(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		s    unwind.Sections
 	}{
-		{"regular", unwind.Sections{Arch: "x86_64", CompactUnwind: unwindInfo(0x180, 0x100, 0x01030161, 0x120, 0x030a0005), Text: bytes.NewReader(make([]byte, 0x200))}},
-		{"compressed", unwind.Sections{Arch: "arm64", CompactUnwind: compressed(0x100, 0x160, [2]uint32{0x04000000, 0x02000000}, 0x02001000, 1<<24, 2<<24|0x20, 0x40)}},
+		{"regular", unwind.Sections{Arch: "x86_64", CompactUnwind: regularInfo(), Text: bytes.NewReader(make([]byte, 0x200))}},
+		{"compressed", unwind.Sections{Arch: "arm64", CompactUnwind: compressedInfo()}},
 	} {
 		n := sameRules(t, unwind.NewSections(tc.s), func(b *functab.Builder) error { return unwind.Compact(context.Background(), tc.s, b) })
 		if n < 2 {
@@ -146,7 +152,8 @@ func TestFindCompact(t *testing.T) {
 	paths := []string{"../testdata/macho/app-arm64", "../testdata/macho/app-fat"}
 	if dir := os.Getenv("SYMDEPOT_MATERIAL"); dir != "" {
 		for _, name := range []string{
-			"npm/nativescript/NSCWinterTC-catalyst-fat/NSCWinterTC", "npm/nativescript/TNSWidgets-ios-arm64/TNSWidgets", "npm/node-pty/darwin-arm64/pty.node",
+			"npm/nativescript/NSCWinterTC-catalyst-fat/NSCWinterTC", "npm/nativescript/TNSWidgets-ios-arm64/TNSWidgets",
+			"npm/node-pty/darwin-arm64/pty.node",
 		} {
 			paths = append(paths, filepath.Join(dir, "public", filepath.FromSlash(name)))
 		}
@@ -188,8 +195,8 @@ func TestFindCanceled(t *testing.T) {
 func FuzzFind(f *testing.F) {
 	s := elfSections(f, "../testdata/elf/prog-sha1")
 	f.Add("x86_64", s.EHFrame, []byte(nil), uint64(0x1100))
-	f.Add("x86_64", []byte(nil), unwindInfo(0x180, 0x100, 0x01030161, 0x120, 0x030a0005), uint64(0x110))
-	f.Add("arm64", []byte(nil), compressed(0x100, 0x160, [2]uint32{0x04000000, 0x02000000}, 0x02001000, 1<<24, 2<<24|0x20, 0x40), uint64(0x130))
+	f.Add("x86_64", []byte(nil), regularInfo(), uint64(0x110))
+	f.Add("arm64", []byte(nil), compressedInfo(), uint64(0x130))
 	f.Fuzz(func(t *testing.T, arch string, eh, info []byte, at uint64) {
 		img := &flat{arch: arch, bytes: eh, pdata: uint32(at), size: uint32(len(info)), code: [2]uint32{0, uint32(len(eh))}}
 		s := unwind.Sections{Arch: arch, EHFrame: eh, CompactUnwind: info, Text: bytes.NewReader(eh)}
