@@ -310,8 +310,9 @@ func (k *walk) byRules(f *Frame, grand int) (Frame, bool) {
 	f.params = r.Params
 	e := &k.eval
 	*e = evaluation{m: k.m, memory: &k.memory, callee: &f.Registers, grand: grand, rules: &k.rules}
-	// The return address that a frame pointer led to is that of the function's start only.
-	e.noLR = f.Trust == FramePointer && r.Start != rva
+	// A link register that a frame pointer led to is that at the start of the function: its first
+	// instruction only has it still.
+	e.noLR = f.Trust == FramePointer && r.Start != rva&^3
 	e.forward(k.p.OS)
 	var err error
 	if r.Win != nil {

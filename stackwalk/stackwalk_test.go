@@ -226,9 +226,9 @@ var walks = []struct {
 }, {
 	name: "the link register of a frame record is that of a function's start only", arch: "arm64", os: "linux",
 	regs:   registers{"pc": 0x5000, "sp": stackAt, "x29": stackAt},
-	memory: words(8, stackAt+0x10, at+0x101, stackAt+0x20, at+0x202, 0, 0),
+	memory: words(8, stackAt+0x10, at+0x104, stackAt+0x20, at+0x208, 0, 0),
 	rules:  []functab.Rules{{}, cfi(".cfa: sp 0 + .ra: lr"), cfi(".cfa: sp 0 + .ra: lr")},
-	want:   "5000/0 context, +101/10 frame_pointer, +202/10 cfi, +202/20 frame_pointer",
+	want:   "5000/0 context, +104/10 frame_pointer, +208/10 cfi, +208/20 frame_pointer",
 }, {
 	name: "a leaf of ARM, then a search past bit 0", arch: "arm", os: "linux",
 	regs:   registers{"pc": at + 0x11, "sp": stackAt, "lr": at + 0x121},
