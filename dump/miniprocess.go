@@ -344,10 +344,7 @@ func (p *miniProcess) exception() {
 		p.problem("the registers of the exception cannot be read: %v", err)
 		return
 	}
-	p.Threads[k].Registers = r
-	if p.Threads[k].Stack.Size > 0 {
-		p.Threads[k].Problem = ""
-	}
+	p.Threads[k].Registers, p.Threads[k].Problem = r, ""
 }
 
 // memoryInfo reads the list of mappings of Windows.
