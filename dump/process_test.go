@@ -535,8 +535,8 @@ func TestProcessBounds(t *testing.T) {
 			p, err := open(b)
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
-			if err != nil || len(p.Threads) != threads || len(p.Problems) == 0 && len(p.Memory.regions) != maxRegions {
-				t.Fatalf("error %v; want none, %d threads, and a problem or all mappings that are read", err, threads)
+			if err != nil || len(p.Threads) != threads || len(p.Problems) == 0 {
+				t.Fatalf("error %v; want none, %d threads and a problem", err, threads)
 			}
 			held := after.TotalAlloc - before.TotalAlloc
 			t.Logf("%d bytes allocated, %v, %q", held, took, p.Problems)
