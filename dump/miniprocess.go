@@ -293,7 +293,8 @@ func (p *miniProcess) breakpad() {
 	if b := p.stream(streamAssertion, 3*text+8, "assertion"); b != nil {
 		b = slices.Clone(b)
 		expression, function, file := utf16Text(b[:text]), utf16Text(b[text:2*text]), utf16Text(b[2*text:3*text])
-		p.Assertion = assertion(expression, function, file, binary.LittleEndian.Uint32(b[3*text:]), binary.LittleEndian.Uint32(b[3*text+4:]))
+		line, kind := binary.LittleEndian.Uint32(b[3*text:]), binary.LittleEndian.Uint32(b[3*text+4:])
+		p.Assertion = assertion(expression, function, file, line, kind)
 	}
 }
 
@@ -344,10 +345,7 @@ func (p *miniProcess) exception() {
 		p.problem("the registers of the exception cannot be read: %v", err)
 		return
 	}
-	p.Threads[k].Registers = r
-	if p.Threads[k].Stack.Size > 0 {
-		p.Threads[k].Problem = ""
-	}
+	p.Threads[k].Registers, p.Threads[k].Problem = r, ""
 }
 
 // memoryInfo reads the list of mappings of Windows.
@@ -363,6 +361,9 @@ func (p *miniProcess) memoryInfo() []Region {
 		return nil
 	}
 	at := p.streams[streamMemoryInfo].at + head
+	if n > maxRegions {
+		p.problem("%d mappings are listed; the first %d are read", n, maxRegions)
+	}
 	regions := make([]Region, 0, p.s.maxItems(n, int64(item), maxRegions))
 	for i := range min(n, maxRegions) {
 		b, err := p.list.bytes(at+i*item, memoryInfoSize)
@@ -396,8 +397,12 @@ func (p *miniProcess) linuxMaps() []Region {
 	last := ""
 	for line := range strings.Lines(string(text)) {
 		r, ok := parseMap(line)
-		if !ok || len(regions) == maxRegions {
+		if !ok {
 			continue
+		}
+		if len(regions) == maxRegions {
+			p.problem("more than %d mappings are listed; the rest is not read", maxRegions)
+			break
 		}
 		if r.Name == last {
 			r.Name = last // shared

@@ -154,6 +154,9 @@ const memoryAhead = 16 << 10
 type Region struct {
 	Range
 	Read, Write, Execute bool
+	// NoProtection reports that the dump does not say what Read, Write and
+	// Execute are: a core does not for files that it leaves out.
+	NoProtection bool
 	// Free reports that nothing is mapped; Reserved that the range has no
 	// memory yet.
 	Free, Reserved bool

@@ -59,8 +59,11 @@ var fastFails = strings.Fields(`LEGACY_GS_VIOLATION VTGUARD_CHECK_FAILURE STACK_
 	INVALID_PFN GUARD_ICALL_CHECK_FAILURE_XFG CAST_GUARD HOST_VISIBILITY_CHANGE KERNEL_CET_SHADOW_STACK_ASSIST
 	PATCH_CALLBACK_FAILED NTDLL_PATCH_FAILED INVALID_FLS_DATA`)
 
-// signals of Linux by number from 1 on, on every processor that crash reporters
-// run on but MIPS.
+// mipsSignals are the signals that MIPS numbers differently, by the usual
+// number. Zero is a signal that others do not have.
+var mipsSignals = map[uint32]uint32{7: 0, 10: 7, 12: 31, 16: 10, 17: 12, 18: 17}
+
+// signals of Linux by number from 1 on.
 var signals = strings.Fields(`SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 SIGSEGV SIGUSR2 SIGPIPE SIGALRM
 	SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGPWR
 	SIGSYS`)
@@ -121,7 +124,11 @@ func reason(os, arch string, e *Exception) string {
 	case "windows":
 		text = windowsReason(e)
 	case "linux", "android":
-		text = signalReason(e.Code, e.Flags)
+		signal := e.Code
+		if n, ok := mipsSignals[signal]; ok && strings.HasPrefix(arch, "mips") {
+			signal = n
+		}
+		text = signalReason(signal, e.Flags)
 	case "macos", "ios":
 		text = machReason(arch, e)
 	}

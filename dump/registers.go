@@ -51,8 +51,8 @@ var (
 		"rip", "eflags"}
 	namesARM   = numbered("r", 11, "fp", "r12", "sp", "lr", "pc", "cpsr")
 	namesARM64 = numbered("x", 29, "fp", "lr", "sp", "pc", "cpsr")
-	namesMIPS  = []string{"zero", "at", "v0", "v1", "a0", "a1", "a2", "a3", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "s0", "s1", "s2",
-		"s3", "s4", "s5", "s6", "s7", "t8", "t9", "k0", "k1", "gp", "sp", "fp", "ra", "pc", "lo", "hi"}
+	namesMIPS  = []string{"zero", "at", "v0", "v1", "a0", "a1", "a2", "a3", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "s0", "s1",
+		"s2", "s3", "s4", "s5", "s6", "s7", "t8", "t9", "k0", "k1", "gp", "sp", "fp", "ra", "pc", "lo", "hi"}
 	namesPPC   = numbered("r", 32, "srr0", "srr1", "cr", "xer", "lr", "ctr")
 	namesRISCV = []string{"pc", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "s2",
 		"s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6"}
