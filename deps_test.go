@@ -192,6 +192,7 @@ var mayImport = map[string][]string{
 	"pdb":                        {"debugid", "demangle", "functab", "internal/base/glob", "internal/base/sharedtext"},
 	"ppdb":                       {"debugid"},
 	"public":                     {"breakpad", "demangle", "gsym", "internal/base/durable", "internal/base/glob", "internal/base/sharedtext", "objfile", "pdb", "symfile"},
+	"stackwalk":                  {"functab"},
 	"symcache":                   {"debugid", "internal/base/truncate"},
 	"symfile":                    {"debugid"},
 	"symstore":                   {"cab", "debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/truncate", "layout", "objfile", "pdb", "symfile", "symstore/internal/dircache", "symstore/internal/lockfile"},

@@ -202,6 +202,7 @@ type coreFile struct {
 	elfBuilder
 	machine uint16
 	noList  bool
+	notes   []byte // the first; nil: a thread without registers
 	maps    []coreMap
 }
 
@@ -215,7 +216,10 @@ func (f coreFile) bytes() []byte {
 			names = append(append(names, m.path...), 0)
 		}
 	}
-	notes := f.note("CORE", 1, make([]byte, 100))
+	notes := slices.Clone(f.notes)
+	if notes == nil {
+		notes = f.note("CORE", 1, make([]byte, 100))
+	}
 	if !f.noList {
 		notes = append(notes, f.note("CORE", noteFiles, slices.Concat(f.word(uint64(n)), f.word(4096), list, names))...)
 	}

@@ -34,26 +34,36 @@ type core struct {
 	s     *source
 	h     elfHeader
 	mem   memory
-	notes []region // where the notes are
-	files bool     // there is a list of mapped files
+	notes []region     // where the notes are
+	files bool         // there is a list of mapped files
+	more  *coreProcess // nil if only the modules are read
 }
 
 func readCore(s *source) (*Dump, error) {
-	c := &core{Dump: &Dump{Kind: ELFCore}, s: s, mem: memory{s: s}}
+	c := &core{Dump: &Dump{}, s: s}
+	if err := c.read(); err != nil {
+		return nil, err
+	}
+	return c.Dump, nil
+}
+
+func (c *core) read() error {
+	s := c.s
+	c.Kind, c.mem = ELFCore, memory{s: s}
 	p := make([]byte, min(s.size, 64))
 	if err := s.readAt(p, 0); err != nil {
-		return nil, broken("core: %w", err)
+		return broken("core: %w", err)
 	}
 	var ok bool
 	if c.h, ok = parseELF(p); !ok {
-		return nil, broken("core: the file header is cut short or not one")
+		return broken("core: the file header is cut short or not one")
 	}
 	c.BigEndian, c.OS = c.h.order == binary.BigEndian, coreSystems[c.h.osabi]
 	if c.Arch = coreArchs[c.h.machine]; c.h.is64 && wideArchs[c.h.machine] != "" {
 		c.Arch = wideArchs[c.h.machine]
 	}
 	if err := c.segments(); err != nil {
-		return nil, err
+		return err
 	}
 	var files []mapping
 	for _, n := range c.notes {
@@ -64,7 +74,10 @@ func readCore(s *source) (*Dump, error) {
 	}
 	c.mapped(files)
 	c.unlisted()
-	return c.Dump, nil
+	if c.more != nil {
+		c.more.mapped(files)
+	}
+	return nil
 }
 
 // segments reads the program headers: where the notes and the memory are.
@@ -105,6 +118,9 @@ func (c *core) segments() error {
 			// is code.
 			c.mem.regions = append(c.mem.regions, region{addr: s.vaddr, off: s.off, size: s.filesz, flags: s.flags})
 			end = max(end, s.off+s.filesz)
+			if c.more != nil {
+				c.more.segment(s)
+			}
 		}
 	}
 	if len(c.mem.regions) == maxRegions {
@@ -160,6 +176,8 @@ func (c *core) readNotes(at region) []mapping {
 		if typ == noteFiles && owner == "CORE" && !c.files {
 			c.files = true
 			files = c.fileList(desc, descLen)
+		} else if c.more != nil {
+			c.more.note(owner, typ, &w, desc, descLen)
 		}
 		off = desc + alignUp(descLen, 4)
 	}

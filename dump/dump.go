@@ -1,7 +1,12 @@
-// Package dump lists the modules that a crash dump needs symbols for: Windows
-// minidumps, those that Breakpad and Crashpad write on every system, and ELF
-// core files. It reads lists and image headers only, within fixed limits of
-// bytes read and memory used, and survives any input.
+// Package dump reads crash dumps: Windows minidumps, those that Breakpad and
+// Crashpad write on every system, and ELF core files. Microdumps, which are
+// lines of a log, are not read.
+//
+// Read lists the modules that a dump needs symbols for. Open reads the process
+// too: threads, registers, exception and memory, for a walk of the stacks. Both
+// read lists and headers only, within fixed limits of bytes read and memory
+// used, and survive any input. The memory of a Process is read when it is asked
+// for.
 //
 // Promised: names and behaviour that this documentation describes change only
 // with a new major version of the module. Memory and time are bounded; a
@@ -158,48 +163,64 @@ func Read(r io.ReaderAt, size int64) (*Dump, error) {
 // ReadFile is Read for a file on disk, which it opens and closes. Its errors name the file;
 // that for a folder, a device or a pipe wraps ErrNotDump.
 func ReadFile(path string) (*Dump, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: %w: it is not a regular file", path, ErrNotDump)
-	}
-	f, err := os.Open(path)
+	f, size, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	d, err := Read(f, info.Size())
+	d, err := Read(f, size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return d, nil
 }
 
+// openRegular opens a file on disk. A folder, a device or a pipe is not a dump.
+func openRegular(path string) (*os.File, int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%s: %w: it is not a regular file", path, ErrNotDump)
+	}
+	f, err := os.Open(path)
+	return f, info.Size(), err
+}
+
 func (s *source) dump() (*Dump, error) {
-	head := make([]byte, min(max(s.size, 0), 64))
-	if err := s.readAt(head, 0); err != nil {
+	kind, err := s.kind()
+	if err != nil {
 		return nil, err
 	}
-	switch Detect(head) {
-	case Minidump:
+	if kind == Minidump {
 		return readMinidump(s)
-	case ELFCore:
-		return readCore(s)
+	}
+	return readCore(s)
+}
+
+// kind detects the kind of the dump. Its error says what another file is, if
+// that is known.
+func (s *source) kind() (Kind, error) {
+	head := make([]byte, min(max(s.size, 0), 64))
+	if err := s.readAt(head, 0); err != nil {
+		return "", err
+	}
+	if kind := Detect(head); kind != "" {
+		return kind, nil
 	}
 	for _, o := range others {
 		if strings.HasPrefix(string(head), o.magic) {
-			return nil, fmt.Errorf("%w: %s", ErrNotDump, o.is)
+			return "", fmt.Errorf("%w: %s", ErrNotDump, o.is)
 		}
 	}
 	switch {
 	case strings.HasPrefix(string(head), "\x7fELF"):
-		return nil, fmt.Errorf("%w: an ELF file, but not a core file", ErrNotDump)
+		return "", fmt.Errorf("%w: an ELF file, but not a core file", ErrNotDump)
 	case isMachCore(head):
-		return nil, fmt.Errorf("%w: a Mach-O core file", ErrNotDump)
+		return "", fmt.Errorf("%w: a Mach-O core file", ErrNotDump)
 	}
-	return nil, ErrNotDump
+	return "", ErrNotDump
 }
 
 // isMachCore recognizes a core file by its type, 4, in a Mach-O header of

@@ -25,6 +25,23 @@ func ExampleReadFile() {
 	// ntdll.dll ntdll.pdb 36515FB5D04345E491F672FA2E2878C02
 }
 
+// The crashed thread of a dump, with the top of its stack.
+func ExampleOpenFile() {
+	p, file, err := dump.OpenFile("../testdata/minidump/test_app.dmp")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer file.Close()
+	thread := p.Threads[p.Requesting]
+	var word [4]byte
+	p.Memory.ReadMemory(word[:], thread.Registers.SP())
+	fmt.Printf("%s at %#x\n", p.Exception.Reason, p.Exception.Address)
+	fmt.Printf("eip %#x, top of the stack %#x\n", thread.Registers.PC(), binary.LittleEndian.Uint32(word[:]))
+	// Output:
+	// EXCEPTION_ACCESS_VIOLATION_WRITE at 0x45
+	// eip 0x40429e, top of the stack 0x45
+}
+
 // The modules of a minidump name the symbol files that it needs.
 func Example() {
 	file := smallMinidump()

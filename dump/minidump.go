@@ -56,11 +56,26 @@ type minidump struct {
 	mem     memory
 	streams map[uint32]stream
 	text    []byte // of the current name
+	listed  []int  // of each record of a module, its index in Modules or -1
 }
 
 func readMinidump(s *source) (*Dump, error) {
+	m, err := startMinidump(s, &Dump{})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.modules(); err != nil {
+		return nil, err
+	}
+	m.unloaded()
+	return m.Dump, nil
+}
+
+// startMinidump reads what all other streams depend on into d.
+func startMinidump(s *source, d *Dump) (*minidump, error) {
+	d.Kind = Minidump
 	m := &minidump{
-		Dump: &Dump{Kind: Minidump}, s: s, mem: memory{s: s}, streams: map[uint32]stream{},
+		Dump: d, s: s, mem: memory{s: s}, streams: map[uint32]stream{},
 		list: window{s: s, ahead: 32 << 10}, loose: window{s: s, ahead: 4 << 10},
 	}
 	if err := m.directory(); err != nil {
@@ -68,14 +83,7 @@ func readMinidump(s *source) (*Dump, error) {
 	}
 	m.system()
 	m.memory()
-	if _, ok := m.streams[streamModules]; !ok {
-		return nil, broken("minidump: there is no list of modules")
-	}
-	if err := m.modules(); err != nil {
-		return nil, err
-	}
-	m.unloaded()
-	return m.Dump, nil
+	return m, nil
 }
 
 // directory finds the streams. Of several of one type the first counts.
@@ -192,7 +200,11 @@ func (m *minidump) damaged(what string, err error) {
 // modules reads the list of loaded modules. A truncated list gives the modules
 // that it has. An unreadable start is an error.
 func (m *minidump) modules() error {
-	n, at, err := m.count(m.streams[streamModules], moduleSize)
+	st, ok := m.streams[streamModules]
+	if !ok {
+		return broken("minidump: there is no list of modules")
+	}
+	n, at, err := m.count(st, moduleSize)
 	if err != nil {
 		return broken("minidump: list of modules: %w", err)
 	}
@@ -235,7 +247,9 @@ func (m *minidump) module(p []byte) error {
 	if mod.BuildID == "" && mod.UUID.IsZero() && m.s.left > 0 {
 		m.mem.identify(&mod)
 	}
+	m.listed = append(m.listed, -1)
 	if mod.Path != "" || mod.HasID() {
+		m.listed[len(m.listed)-1] = len(m.Modules)
 		m.Modules = append(m.Modules, mod)
 	}
 	if err != nil {
@@ -258,7 +272,13 @@ func (m *minidump) name(at uint32) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	m.text = m.text[:0]
+	m.text = appendUTF16(m.text[:0], p)
+	name := string(m.text)
+	return name, m.s.keep(name)
+}
+
+// appendUTF16 appends the text of p up to its first zero.
+func appendUTF16(text, p []byte) []byte {
 	for len(p) >= 2 {
 		r := rune(binary.LittleEndian.Uint16(p))
 		if r == 0 {
@@ -274,11 +294,12 @@ func (m *minidump) name(at uint32) (string, error) {
 				p = p[2:]
 			}
 		}
-		m.text = utf8.AppendRune(m.text, r)
+		text = utf8.AppendRune(text, r)
 	}
-	name := string(m.text)
-	return name, m.s.keep(name)
+	return text
 }
+
+func utf16Text(p []byte) string { return string(appendUTF16(nil, p)) }
 
 // codeView reads the record of the debug information of a module.
 func (m *minidump) codeView(mod *Module, size, at uint32) error {

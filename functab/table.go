@@ -146,24 +146,37 @@ func (t *Table) Counts() Counts { return t.counts }
 // false. The range of a symbol of unknown size ends at the next function or
 // symbol.
 func (t *Table) Lookup(rva uint64) (Answer, bool) {
+	i, j := t.locate(rva)
+	switch {
+	case i >= 0:
+		start, rec := t.function(i)
+		return t.inFunction(start, readHead(rec), rec[headSize:], rva), true
+	case j >= 0:
+		s := t.symbol(j)
+		return Answer{Frames: []Line{t.line(s.Name, 0, 0)}, FunctionStart: s.Address, FunctionSize: s.Size, Symbol: true}, true
+	}
+	return Answer{}, false
+}
+
+// locate returns the number of the function that contains rva, or else that of the public symbol
+// before it; -1 for none.
+func (t *Table) locate(rva uint64) (function, symbol int) {
 	i := t.funcs.last(rva)
 	end := uint64(0)
 	if i >= 0 {
 		start, rec := t.function(i)
-		h := readHead(rec)
-		if end = h.end(start); rva < end {
-			return t.inFunction(start, h, rec[headSize:], rva), true
+		if end = readHead(rec).end(start); rva < end {
+			return i, -1
 		}
 	}
 	j := t.symbols.last(rva)
 	if j < 0 {
-		return Answer{}, false
+		return -1, -1
 	}
-	s := t.symbol(j)
-	if s.Address < end || s.Marker || s.Size > 0 && rva-s.Address >= uint64(s.Size) {
-		return Answer{}, false
+	if s := t.symbol(j); s.Address < end || s.Marker || s.Size > 0 && rva-s.Address >= uint64(s.Size) {
+		return -1, -1
 	}
-	return Answer{Frames: []Line{t.line(s.Name, 0, 0)}, FunctionStart: s.Address, FunctionSize: s.Size, Symbol: true}, true
+	return -1, j
 }
 
 // inFunction answers for an address inside the function with the given record.

@@ -346,9 +346,18 @@ func (c *elfModule) dwarfData(files ELFFiles) (dwarf.Data, error) {
 // maxUnwind is the largest unwind section that is read, in bytes.
 const maxUnwind = 512 << 20
 
-// readUnwind reads call frame information: .eh_frame of the program, because a
-// debug file has the section without content, and .debug_frame of both.
+// readUnwind reads call frame information.
 func (c *elfModule) readUnwind(ctx context.Context) error {
+	s, err := c.unwindSections()
+	if err != nil || len(s.EHFrame) == 0 && len(s.DebugFrame) == 0 {
+		return cmp.Or(err, ctx.Err())
+	}
+	return unwind.EHFrame(ctx, s, c.b)
+}
+
+// unwindSections returns .eh_frame of the program, because a debug file has the section without
+// content, and .debug_frame of both.
+func (c *elfModule) unwindSections() (unwind.Sections, error) {
 	s := unwind.Sections{Base: c.base, Code: codeSections(c.code, c.base)}
 	for _, f := range []*objfile.ELFFile{c.program, c.debug} {
 		if f == nil {
@@ -361,23 +370,20 @@ func (c *elfModule) readUnwind(ctx context.Context) error {
 		var err error
 		if len(s.EHFrame) == 0 {
 			if s.EHFrame, err = c.unwindSection(f.Section(".eh_frame", c.opt.Sections)); err != nil {
-				return err
+				return s, err
 			}
 			s.EHFrameAddress = f.SectionAddress(".eh_frame")
 		}
 		if len(s.DebugFrame) == 0 {
 			if s.DebugFrame, err = c.unwindSection(f.Section(".debug_frame", c.opt.Sections)); err != nil {
-				return err
+				return s, err
 			}
 		}
 		if s.TextAddress == 0 {
 			s.TextAddress, s.DataAddress = f.SectionAddress(".text"), f.SectionAddress(".got")
 		}
 	}
-	if len(s.EHFrame) == 0 && len(s.DebugFrame) == 0 {
-		return ctx.Err()
-	}
-	return unwind.EHFrame(ctx, s, c.b)
+	return s, nil
 }
 
 func (c *elfModule) unwindSection(d *objfile.SectionData, err error) ([]byte, error) {

@@ -1,6 +1,7 @@
 package objtab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,9 +173,18 @@ func (c *machModule) readFunctions(ctx context.Context) error {
 	return nil
 }
 
-// readUnwind reads compact unwind information and call frame information. The
-// image has both; a dSYM has .debug_frame at most.
+// readUnwind reads compact unwind information and call frame information.
 func (c *machModule) readUnwind(ctx context.Context) error {
+	s, err := c.unwindSections()
+	if err != nil || len(s.EHFrame) == 0 && len(s.DebugFrame) == 0 && len(s.CompactUnwind) == 0 {
+		return cmp.Or(err, ctx.Err())
+	}
+	return unwind.Compact(ctx, s, c.b)
+}
+
+// unwindSections returns the sections with unwind rules. The image has all; a dSYM has .debug_frame at
+// most.
+func (c *machModule) unwindSections() (unwind.Sections, error) {
 	s := unwind.Sections{Apple: true, Base: c.base, Code: codeSections(c.code, c.base)}
 	for _, f := range []*objfile.MachOFile{c.image, c.dsym} {
 		if f == nil {
@@ -193,20 +203,17 @@ func (c *machModule) readUnwind(ctx context.Context) error {
 			}
 			d, err := f.Section(x.name, c.opt.Sections)
 			if *x.to, err = unwindSection(c.b, d, err); err != nil {
-				return err
+				return s, err
 			}
 			if x.name == "__eh_frame" {
 				s.EHFrameAddress = f.SectionAddress(x.name)
 			}
 		}
 	}
-	if len(s.EHFrame) == 0 && len(s.DebugFrame) == 0 && len(s.CompactUnwind) == 0 {
-		return ctx.Err()
-	}
 	if c.image != nil {
 		s.Text = machText{c.image, c.base}
 	}
-	return unwind.Compact(ctx, s, c.b)
+	return s, nil
 }
 
 // machText reads the code of an image by addresses relative to its base.

@@ -245,8 +245,8 @@ func (s *stateArm) rules() rules {
 
 // arm64 converts the exception table of one image.
 type arm64 struct {
-	b     *functab.Builder
-	p     pages
+	b     sink
+	p     *pages
 	work  *work
 	frame frame
 	codes [maxArmCodes]byte
@@ -262,17 +262,20 @@ type arm64 struct {
 // handling" of Microsoft's documentation.
 func PEArm64(ctx context.Context, img Image, b *functab.Builder) error {
 	t, err := openTable(ctx, img, b, entryArm64)
-	d := &arm64{b: b, p: pages{r: img}, work: t.work}
+	d := &arm64{b: b, p: &pages{r: img}, work: t.work}
 	for err == nil && t.next() {
-		begin, word := t.uint32(0), t.uint32(4)
-		if word&3 == 0 {
-			err = d.full(begin, word)
-		} else {
-			err = d.packed(begin, word)
-		}
-		err = omit(b, "unwind data", uint64(begin), err)
+		begin := t.uint32(0)
+		err = omit(b, "unwind data", uint64(begin), d.record(begin, t.uint32(4)))
 	}
 	return t.close(err)
+}
+
+// record adds the frame of one entry of the exception table.
+func (d *arm64) record(begin, word uint32) error {
+	if word&3 == 0 {
+		return d.full(begin, word)
+	}
+	return d.packed(begin, word)
 }
 
 // length returns the number of bytes of code that an entry describes.

@@ -24,31 +24,17 @@ const (
 // that the others come first. Source: compact_unwind_encoding.h of LLVM's
 // libunwind.
 func Compact(ctx context.Context, s Sections, b *functab.Builder) error {
-	d := &compact{s: &s, b: b, work: newWork(ctx, int64(len(s.CompactUnwind))), le: binary.LittleEndian}
+	d := newCompact(ctx, &s, b)
 	if err := readFrames(ctx, &s, b, func(r span) { d.taken = append(d.taken, r) }); err != nil {
 		return err
 	}
 	if len(s.CompactUnwind) == 0 {
 		return nil
 	}
-	switch s.Arch {
-	case "x86_64", "x86_64h":
-		d.decode, d.word = d.x86, 8
-		d.names = []uint8{0, 3, 12, 13, 14, 15, 6}
-		d.sp, d.fp, d.ra = 7, 6, 16
-	case "x86":
-		d.decode, d.word = d.x86, 4
-		d.names = []uint8{0, 3, 1, 2, 7, 6, 5}
-		d.sp, d.fp, d.ra = 4, 5, 8
-	case "arm64", "arm64e", "arm64v8", "arm64_32":
-		d.decode = d.arm
-		d.sp, d.fp, d.ra = armSP, armFP, armLR
-	default:
+	if d.decode == nil {
 		b.Warn("__unwind_info for the processor %q is not translated", s.Arch)
 		return nil
 	}
-	d.style = machineFor(s.Arch, false).style
-	d.style.raReg = int(d.ra)
 	slices.SortFunc(d.taken, func(x, y span) int {
 		if x.start < y.start {
 			return -1
@@ -63,10 +49,33 @@ func Compact(ctx context.Context, s Sections, b *functab.Builder) error {
 	return omit(b, "__unwind_info", 0, err)
 }
 
+// newCompact returns a reader of __unwind_info. Its decode is nil for a processor that is not known.
+func newCompact(ctx context.Context, s *Sections, b sink) *compact {
+	d := &compact{s: s, b: b, work: newWork(ctx, int64(len(s.CompactUnwind))), le: binary.LittleEndian}
+	switch s.Arch {
+	case "x86_64", "x86_64h":
+		d.decode, d.word = d.x86, 8
+		d.names = []uint8{0, 3, 12, 13, 14, 15, 6}
+		d.sp, d.fp, d.ra = 7, 6, 16
+	case "x86":
+		d.decode, d.word = d.x86, 4
+		d.names = []uint8{0, 3, 1, 2, 7, 6, 5}
+		d.sp, d.fp, d.ra = 4, 5, 8
+	case "arm64", "arm64e", "arm64v8", "arm64_32":
+		d.decode = d.arm
+		d.sp, d.fp, d.ra = armSP, armFP, armLR
+	default:
+		return d
+	}
+	d.style = machineFor(s.Arch, false).style
+	d.style.raReg = int(d.ra)
+	return d
+}
+
 // compact reads __unwind_info.
 type compact struct {
 	s     *Sections
-	b     *functab.Builder
+	b     sink
 	work  *work
 	le    binary.ByteOrder
 	style style
@@ -136,44 +145,73 @@ func (d *compact) all() error {
 
 // page reads one page of the second level.
 func (d *compact) page(start uint32, at uint64) error {
-	var kind, shape uint32
-	if err := d.words(at, &kind, &shape); err != nil {
+	p, err := d.open(start, at)
+	if err != nil {
 		return err
 	}
-	entries, count := at+uint64(shape&0xffff), uint64(shape>>16)
-	switch kind {
-	case pageRegular:
-		for i := range count {
-			var from, encoding uint32
-			if err := d.words(entries+8*i, &from, &encoding); err != nil {
-				return err
-			}
-			if err := d.entry(from, encoding, true); err != nil {
-				return err
-			}
-		}
-		return nil
-	case pageCompressed:
-		var palette uint32
-		if err := d.words(at+8, &palette); err != nil {
+	for i := range p.count {
+		from, err := p.start(i)
+		if err != nil {
 			return err
 		}
-		for i := range count {
-			var e uint32
-			if err := d.words(entries+4*i, &e); err != nil {
-				return err
-			}
-			encoding, err := d.lookup(e>>24, at+uint64(palette&0xffff), palette>>16)
-			if err != nil {
-				return err
-			}
-			if err := d.entry(start+e&0xffffff, encoding, true); err != nil {
-				return err
-			}
+		encoding, err := p.encoding(i)
+		if err != nil {
+			return err
 		}
-		return nil
+		if err := d.entry(from, encoding, true); err != nil {
+			return err
+		}
 	}
-	return bad("the page at offset %#x has the kind %d", at, kind)
+	return nil
+}
+
+// secondPage is a page of the second level.
+type secondPage struct {
+	d       *compact
+	kind    uint32
+	first   uint32 // address that the entries of a compressed page count from
+	at      uint64 // offset in the section
+	entries uint64 // offset of the entries
+	count   uint32
+	palette uint32 // place and number of the encodings of a compressed page
+}
+
+// open returns the page at an offset.
+func (d *compact) open(first uint32, at uint64) (p secondPage, err error) {
+	var shape uint32
+	p = secondPage{d: d, first: first, at: at}
+	if err := d.words(at, &p.kind, &shape); err != nil {
+		return p, err
+	}
+	p.entries, p.count = at+uint64(shape&0xffff), shape>>16
+	switch p.kind {
+	case pageRegular:
+		return p, nil
+	case pageCompressed:
+		return p, d.words(at+8, &p.palette)
+	}
+	return p, bad("the page at offset %#x has the kind %d", at, p.kind)
+}
+
+// start returns the address of entry i.
+func (p *secondPage) start(i uint32) (uint32, error) {
+	if p.kind == pageRegular {
+		return p.d.u32(p.entries + 8*uint64(i))
+	}
+	e, err := p.d.u32(p.entries + 4*uint64(i))
+	return p.first + e&0xffffff, err
+}
+
+// encoding returns the encoding of entry i.
+func (p *secondPage) encoding(i uint32) (uint32, error) {
+	if p.kind == pageRegular {
+		return p.d.u32(p.entries + 8*uint64(i) + 4)
+	}
+	e, err := p.d.u32(p.entries + 4*uint64(i))
+	if err != nil {
+		return 0, err
+	}
+	return p.d.lookup(e>>24, p.at+uint64(p.palette&0xffff), p.palette>>16)
 }
 
 // lookup returns an encoding by its index: of those of all pages, then of the

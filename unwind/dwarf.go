@@ -65,7 +65,7 @@ type span struct{ start, end uint64 }
 
 // readFrames adds the frames of both sections. It calls seen, if not nil, with the
 // range of each frame.
-func readFrames(ctx context.Context, s *Sections, b *functab.Builder, seen func(span)) (err error) {
+func readFrames(ctx context.Context, s *Sections, b sink, seen func(span)) (err error) {
 	m := machineFor(s.Arch, s.Apple)
 	if m == nil {
 		if len(s.EHFrame)+len(s.DebugFrame) > 0 {
@@ -74,11 +74,8 @@ func readFrames(ctx context.Context, s *Sections, b *functab.Builder, seen func(
 		return nil
 	}
 	for _, eh := range []bool{true, false} {
-		data := s.DebugFrame
-		if eh {
-			data = s.EHFrame
-		}
-		d := &frames{s: s, m: m, b: b, eh: eh, data: data, work: newWork(ctx, int64(len(data))), cies: map[int]*cie{}, seen: seen}
+		d := newFrames(ctx, s, m, b, eh)
+		d.seen = seen
 		err := d.all()
 		if errors.Is(err, errWork) {
 			b.Warn("%s: %v; the rest is omitted", d.name(), err)
@@ -112,7 +109,7 @@ type cie struct {
 type frames struct {
 	s    *Sections
 	m    *machine
-	b    *functab.Builder
+	b    sink
 	work *work
 	eh   bool
 	data []byte
@@ -127,6 +124,14 @@ type frames struct {
 	slots    []slots
 	location uint64 // address
 	end      uint64
+}
+
+func newFrames(ctx context.Context, s *Sections, m *machine, b sink, eh bool) *frames {
+	data := s.DebugFrame
+	if eh {
+		data = s.EHFrame
+	}
+	return &frames{s: s, m: m, b: b, eh: eh, data: data, work: newWork(ctx, int64(len(data))), cies: map[int]*cie{}}
 }
 
 func (d *frames) name() string {
@@ -193,24 +198,38 @@ func (d *frames) all() error {
 
 // at adds the frame at an offset. It skips common information entries.
 func (d *frames) at(at int) (next int, err error) {
+	program, e, next, err := d.head(at)
+	if err != nil || e == nil {
+		return next, err
+	}
+	return next, d.run(program, e)
+}
+
+// head reads the entry at an offset up to its program, and sets the range of its frame. e is nil for an
+// entry without a frame.
+func (d *frames) head(at int) (program cursor, e *cie, next int, err error) {
 	if err := d.work.spend(0); err != nil {
-		return 0, err
+		return program, nil, 0, err
 	}
 	body, id, idAt, next, err := d.entry(at)
 	if err != nil || body.short || next == body.at || d.isCIE(id) {
-		return next, err
+		return program, nil, next, err
 	}
 	if d.eh {
 		id = uint64(idAt) - id
 	}
 	if id >= uint64(len(d.data)) {
-		return next, bad("the common entry of the frame lies at offset %#x, outside the section", id)
+		return program, nil, next, bad("the common entry of the frame lies at offset %#x, outside the section", id)
 	}
 	c, err := d.common(int(id))
 	if err != nil {
-		return next, err
+		return program, nil, next, err
 	}
-	return next, d.fde(body, c)
+	program, has, err := d.fde(body, c)
+	if err != nil || !has {
+		return program, nil, next, err
+	}
+	return program, c, next, nil
 }
 
 // common returns the common information entry at an offset.

@@ -1,7 +1,8 @@
 package unwind
 
-// fde adds the frame of one frame description entry.
-func (d *frames) fde(c cursor, e *cie) error {
+// fde reads a frame description entry up to its program, and sets the range of its frame. has is false
+// if there is no code.
+func (d *frames) fde(c cursor, e *cie) (program cursor, has bool, err error) {
 	c.bytes(uint64(e.segmentSize))
 	encoding := byte(0)
 	if d.eh {
@@ -9,26 +10,26 @@ func (d *frames) fde(c cursor, e *cie) error {
 	}
 	start, err := d.pointer(&c, encoding, e.addressSize)
 	if err != nil {
-		return err
+		return c, false, err
 	}
 	size, err := d.pointer(&c, encoding&0x0f, e.addressSize)
 	if err != nil {
-		return err
+		return c, false, err
 	}
 	if e.augmented {
 		c.bytes(c.uleb())
 	}
 	if c.short {
-		return bad("the entry of the frame is cut off")
+		return c, false, bad("the entry of the frame is cut off")
 	}
 	if size == 0 || !d.live(start, e.addressSize) {
-		return nil
+		return c, false, nil
 	}
 	d.location, d.end = start, start+size
 	if d.end < start {
-		return bad("the frame of %#x bytes at %#x exceeds the address space", size, start)
+		return c, false, bad("the frame of %#x bytes at %#x exceeds the address space", size, start)
 	}
-	return d.run(c, e)
+	return c, true, nil
 }
 
 // live reports whether the code of a frame is in the module. Linkers write 0, -1

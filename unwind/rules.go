@@ -169,7 +169,7 @@ func (f *frame) row(at uint64, r *rules) {
 
 // add gives the frame to the builder. A frame that is larger than a record can
 // say is given in part.
-func (f *frame) add(b *functab.Builder, w *work) error {
+func (f *frame) add(b sink, w *work) error {
 	if f.end <= f.start {
 		return nil
 	}

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-
-	"github.com/symdepot/symdepot/functab"
 )
 
 // Sizes of the entries of exception tables.
@@ -18,7 +16,7 @@ const (
 // table reads the entries of an exception table one after another. Entries of
 // zeros are omitted.
 type table struct {
-	b    *functab.Builder
+	b    sink
 	r    io.ReaderAt
 	work *work
 	size int   // of an entry
@@ -32,7 +30,7 @@ type table struct {
 
 // openTable returns the exception table of an image. An image without one has a
 // table without entries.
-func openTable(ctx context.Context, img Image, b *functab.Builder, size int) (*table, error) {
+func openTable(ctx context.Context, img Image, b sink, size int) (*table, error) {
 	rva, n := img.ExceptionTable()
 	t := &table{b: b, r: img, work: newWork(ctx, int64(n)), size: size, from: int64(rva), end: int64(rva) + int64(n)}
 	return t, ctx.Err()

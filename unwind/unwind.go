@@ -133,9 +133,16 @@ func (e malformed) Error() string { return string(e) }
 
 func bad(format string, args ...any) error { return malformed(fmt.Sprintf(format, args...)) }
 
+// sink takes the frames of a conversion, and the texts about what is omitted. A sink that keeps a frame
+// copies its list of changes. functab.Builder is one.
+type sink interface {
+	Frame(f functab.Frame) error
+	Warn(format string, args ...any)
+}
+
 // omit reports an entry that is left out. It returns the errors that end the
 // conversion: of reading, of the context, of the builder.
-func omit(b *functab.Builder, what string, at uint64, err error) error {
+func omit(b sink, what string, at uint64, err error) error {
 	var m malformed
 	switch {
 	case err == nil:
@@ -265,7 +272,7 @@ func entries(ctx context.Context, img Image, b *functab.Builder, add func(start,
 		return t.close(err)
 	case "arm64":
 		t, err := openTable(ctx, img, b, entryArm64)
-		d := arm64{p: pages{r: img}, work: t.work}
+		d := arm64{p: &pages{r: img}, work: t.work}
 		for err == nil && t.next() {
 			begin := t.uint32(0)
 			size, e := d.length(t.uint32(4))

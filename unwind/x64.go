@@ -60,8 +60,8 @@ type epilog struct{ start, end uint32 }
 
 // x64 converts the exception table of one image.
 type x64 struct {
-	b     *functab.Builder
-	p     pages
+	b     sink
+	p     *pages
 	work  *work
 	frame frame
 	chain []unwindInfo // reused
@@ -77,7 +77,7 @@ func PE64(ctx context.Context, img Image, b *functab.Builder) error {
 		return err
 	}
 	t, err := openTable(ctx, img, b, entry64)
-	d := &x64{b: b, p: pages{r: img}, work: t.work}
+	d := &x64{b: b, p: &pages{r: img}, work: t.work}
 	gaps := newGaps(d, img)
 	for err == nil && t.next() {
 		begin, end, info := t.uint32(0), t.uint32(4), t.uint32(8)
