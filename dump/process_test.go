@@ -41,11 +41,11 @@ type stackwalked struct {
 	Threads  []struct {
 		ID     uint64 `json:"thread_id"`
 		Name   string `json:"thread_name"`
-		Frames []struct {
-			Offset    string
-			Registers map[string]string
-		}
+		Frames []struct{ Offset string }
 	}
+	Crashing *struct {
+		Frames []struct{ Registers map[string]string }
+	} `json:"crashing_thread"`
 }
 
 func open(p []byte) (*Process, error) { return Open(bytes.NewReader(p), int64(len(p))) }
@@ -94,10 +94,13 @@ func (want *stackwalked) sameAs(t *testing.T, p *Process) {
 		}
 		width := 2 * processors[p.Arch].size
 		same("instruction", fmt.Sprintf("0x%0*x", width, g.Registers.PC()), w.Frames[0].Offset)
-		for name, value := range w.Frames[0].Registers {
-			v, ok := g.Registers.Get(name)
-			same(name, fmt.Sprintf("%v 0x%0*x", ok, width, v), "true "+value)
-		}
+	}
+	if want.Crashing == nil {
+		return
+	}
+	for name, value := range want.Crashing.Frames[0].Registers {
+		v, ok := p.Threads[p.Requesting].Registers.Get(name)
+		same(name, fmt.Sprintf("%v 0x%0*x", ok, 2*processors[p.Arch].size, v), "true "+value)
 	}
 }
 
@@ -121,6 +124,9 @@ func TestOpenReal(t *testing.T) {
 			}
 			defer closer.Close()
 			want.sameAs(t, p)
+			if p.Exception != nil && (want.Crashing == nil || len(want.Crashing.Frames[0].Registers) < 10) {
+				t.Error("no registers are recorded of the crashed thread, want all")
+			}
 			for _, th := range p.Threads { // the memory has each stack to its end
 				stack := make([]byte, th.Stack.Size)
 				if n := p.Memory.ReadMemory(stack, th.Stack.Address); n != len(stack) || n == 0 || !th.Stack.Contains(th.Registers.SP()) && !th.Writer {
