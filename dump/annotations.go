@@ -25,7 +25,7 @@ func (p *miniProcess) comments() {
 			p.damaged("comment", err)
 			continue
 		}
-		text := ""
+		var text string
 		if typ == streamCommentA {
 			text = cString(b)
 		} else {
@@ -51,7 +51,7 @@ func (p *miniProcess) crashpad() {
 	p.damaged("annotations", p.dictionary("", simple))
 	err := p.each(modules, 12, func(b []byte) error {
 		index, info := binary.LittleEndian.Uint32(b), placeOf(b[4:])
-		name := ""
+		var name string
 		if i := uint64(index); i < uint64(len(p.listed)) && p.listed[i] >= 0 {
 			name = p.minidump.Modules[p.listed[i]].Name
 		} else {

@@ -42,7 +42,6 @@ const (
 type miniProcess struct {
 	*minidump
 	*Process
-	order    binary.ByteOrder
 	contexts window // of threads
 	number   uint16 // of the processor
 	ids      map[uint64]int
@@ -246,8 +245,8 @@ func (p *miniProcess) findStacks() {
 		t := &p.Threads[i]
 		if t.Stack.Size == 0 {
 			var ok bool
-			if t.Stack, ok = p.Process.Memory.Range(t.Stack.Address); !ok {
-				t.Stack, ok = p.Process.Memory.Range(t.Registers.SP())
+			if t.Stack, ok = p.Memory.Range(t.Stack.Address); !ok {
+				t.Stack, ok = p.Memory.Range(t.Registers.SP())
 			}
 			if !ok && t.Problem == "" {
 				t.Problem = "the dump does not have the stack"

@@ -282,11 +282,6 @@ func compare(a, b uint64) int {
 	return 0
 }
 
-// request finds the thread with the given ID; -1 if there is none.
-func (p *Process) request(id uint64) int {
-	return slices.IndexFunc(p.Threads, func(t Thread) bool { return t.ID == id })
-}
-
 // annotate adds a value. It returns false when no more may be kept.
 func (p *Process) annotate(s *source, module, name, value string) bool {
 	if len(p.Annotations) >= maxAnnotations || s.keep(name) != nil || s.keep(value) != nil {

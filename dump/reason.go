@@ -171,7 +171,7 @@ func windowsReason(e *Exception) string {
 
 func signalReason(signal, code uint32) string {
 	const dumpRequested = 0xffffffff // Breakpad, for a dump without a crash
-	name := ""
+	var name string
 	switch {
 	case signal == dumpRequested:
 		name = "DUMP_REQUESTED"
@@ -200,7 +200,7 @@ func machReason(arch string, e *Exception) string {
 	if !ok {
 		return ""
 	}
-	kind := ""
+	var kind string
 	switch name {
 	case "EXC_RESOURCE":
 		kind = machResources[e.Flags>>29]

@@ -49,7 +49,7 @@ func (t *Table) RulesAt(rva uint64) (Rules, bool) {
 		r, known = f.RulesAt(rva)
 	}
 	if w, start, ok := t.winAt(rva); ok {
-		if r.Win, r.Params, known = w, w.Params, true; r.CFI == nil {
+		if r.Win, r.Params = w, w.Params; r.CFI == nil {
 			r.Start = start
 		}
 		return r, true
