@@ -10,10 +10,15 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/objfile"
 )
 
 // ErrSame is wrapped by the error of WriteFile if the public form would replace the private file.
 var ErrSame = errors.New("the public form would replace the private file")
+
+// ErrOtherFile is wrapped by the error of CheckFiles if the ids of the two files differ: a debugger
+// that has the private file's program refuses such a form.
+var ErrOtherFile = errors.New("the public form belongs to another file")
 
 // WriteFile is Write for files on disk. The output appears under its name when it is whole, and
 // replaces an existing file. With check it must pass PrivateTexts; if it does not, it does not
@@ -59,7 +64,7 @@ func WriteFile(out, path string, o Options, check bool) (Report, []PrivateText, 
 	return report, nil, durable.WriteTo(out, 0o666, func(w io.Writer) error { return copyRange(w, temporary, 0, report.Size) })
 }
 
-// CheckFiles is PrivateTexts for files on disk. Options.Module is by default the name of the private
+// CheckFiles is PrivateTexts for files on disk, of equal ids. Options.Module is by default the name of the private
 // file without its extension.
 func CheckFiles(private, public string, o Options) ([]PrivateText, error) {
 	in, size, err := openFile(private)
@@ -72,11 +77,33 @@ func CheckFiles(private, public string, o Options) ([]PrivateText, error) {
 		return nil, err
 	}
 	defer form.Close()
+	if have, want := ids(form, formSize), ids(in, size); have != "" && want != "" && have != want {
+		return nil, fmt.Errorf("%s has id %s, %s has %s: %w", public, have, private, want, ErrOtherFile)
+	}
 	texts, err := PrivateTexts(in, size, form, formSize, o.of(private))
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", private, public, err)
 	}
 	return texts, nil
+}
+
+// ids returns the ids of the objects of a file, as text; "" if it has none.
+func ids(r io.ReaderAt, size int64) string {
+	objects, err := objfile.Identify(r, size, "", objfile.Options{IDs: true})
+	if err != nil {
+		return "" // PrivateTexts says what is wrong with the file
+	}
+	var list []string
+	for _, o := range objects {
+		id := string(o.BuildID)
+		if id == "" && !o.DebugID.IsZero() {
+			id = o.DebugID.String()
+		}
+		if id != "" {
+			list = append(list, id)
+		}
+	}
+	return strings.Join(list, " ")
 }
 
 // of returns the options for a file of a name.

@@ -29,6 +29,8 @@ func (c Strip) Run(a *console.Console) error {
 	switch {
 	case c.Public != "" && (!c.Check || c.Out != ""):
 		return term.UsageError("a second file is only checked: symdepot strip --check PRIVATE PUBLIC")
+	case c.Out == "-":
+		return term.UsageError("a public form is a file, because it is read again before it gets its name: symdepot strip FILE -o OUT")
 	case c.Public == "" && c.Out == "" && !c.Check:
 		return term.UsageError("name the file for the public form: symdepot strip FILE -o OUT")
 	case c.Public != "":
