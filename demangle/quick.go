@@ -502,48 +502,36 @@ func (q *quick) nested(where place) (n fullName) {
 	q.need('N')
 	if q.take('K') {
 		n.suffix = " const"
-	}
-	if where == inType && n.suffix != "" {
-		q.fail()
+		q.refuse(where == inType)
 	}
 	var t quickType
 	parts := 0
 	for first := true; !q.bad; first = false {
 		if q.take('E') {
-			if parts == 0 {
-				q.fail()
-			}
+			q.refuse(parts == 0)
 			break
 		}
 		parts++
 		switch c := q.peek(); {
 		case c == 'S' && first:
 			parts--
-			if t = q.scope(); t.kind != plainType {
-				q.fail()
-			}
+			t = q.scope()
+			q.refuse(t.kind != plainType)
 			n.templated = false
 			continue
+		case c == 'I' && (first || n.templated || t.last.empty()):
+			q.fail()
 		case c == 'I':
-			if first || n.templated || t.last.empty() {
-				q.fail()
-				break
-			}
-			if t, n.templated = q.templateArgs(t, where), true; n.structor && q.peek() != 'E' {
-				q.fail()
+			if t, n.templated = q.templateArgs(t, where), true; n.structor {
+				q.expectEnd()
 			}
 		case c == 'C' || c == 'D':
-			if t.last.empty() || where == inType {
-				q.fail()
-				break
-			}
+			q.refuse(t.last.empty() || where == inType)
 			t = q.structor(t)
 			n.structor, n.templated = true, false
 			continue
 		case first:
-			if c >= 'a' && c <= 'z' {
-				q.fail() // an operator has a scope
-			}
+			q.refuse(c >= 'a' && c <= 'z') // an operator has a scope
 			t, n.templated = q.unqualified(), false
 		default:
 			t, n.templated = q.member(t), false
@@ -555,6 +543,16 @@ func (q *quick) nested(where place) (n fullName) {
 	n.quickType = t
 	return n
 }
+
+// refuse gives a name up that has what this reader does not know.
+func (q *quick) refuse(unknown bool) {
+	if unknown {
+		q.fail()
+	}
+}
+
+// expectEnd gives a name up that goes on.
+func (q *quick) expectEnd() { q.refuse(q.peek() != 'E') }
 
 // scope reads the substitution that begins a nested name.
 func (q *quick) scope() quickType {
