@@ -242,7 +242,8 @@ func (f *File) last(rva uint64) int {
 // functab.Table.Lookup for the tables that Write was given. An error wraps ErrFormat
 // or is one of the reader.
 func (f *File) Lookup(rva uint64) (answer functab.Answer, ok bool, err error) {
-	return f.lookup(rva, nil, true)
+	answer, ok, _, err = f.lookup(rva, nil, true)
+	return answer, ok, err
 }
 
 // LookupShown is Lookup without raw names: each Raw is empty. It is faster, because raw
@@ -256,7 +257,8 @@ func (f *File) LookupShown(rva uint64, frames []functab.Line) (answer functab.An
 		return a, true, nil
 	}
 	f.mu.Unlock()
-	if answer, ok, err = f.lookup(rva, frames, false); ok {
+	answer, ok, again, err := f.lookup(rva, frames, false)
+	if ok && again {
 		a := answer
 		a.Frames = slices.Clone(answer.Frames)
 		held := f.whole.Load() != nil
@@ -317,18 +319,20 @@ func (t *answers) text(s string) string {
 	return s
 }
 
-func (f *File) lookup(rva uint64, frames []functab.Line, raw bool) (answer functab.Answer, ok bool, err error) {
+// lookup is Lookup; raw asks for raw names. again reports whether the function was also asked for
+// a short time before.
+func (f *File) lookup(rva uint64, frames []functab.Line, raw bool) (answer functab.Answer, ok, again bool, err error) {
 	i := f.last(rva)
 	if i < 0 {
-		return functab.Answer{}, false, nil
+		return functab.Answer{}, false, false, nil
 	}
 	fn, err := f.best(i, rva)
 	if err != nil || fn == nil {
-		return functab.Answer{}, false, err
+		return functab.Answer{}, false, false, err
 	}
 	defer fn.free()
 	answer, err = f.answer(fn, rva, frames[:0], raw)
-	return answer, err == nil && !(fn.symbol && functab.IsMarker(fn.name)), err
+	return answer, err == nil && !(fn.symbol && functab.IsMarker(fn.name)), fn.scratch == nil, err
 }
 
 // best returns the function with the most detail of those that start where entry i
