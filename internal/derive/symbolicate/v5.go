@@ -209,8 +209,22 @@ func appendHex(b []byte, n int64) []byte {
 // v5Memory is memory that many frames of an answer share: an allocation for each of
 // their parts would take longer than looking them up.
 type v5Memory struct {
-	lines []functab.Line // of one lookup
-	hex   strings.Builder
+	lines   []functab.Line // of one lookup
+	inlines []V5Inline     // the next are made behind its length
+	hex     strings.Builder
+}
+
+// inlinesAtOnce is for how many inlined calls memory is taken at once.
+const inlinesAtOnce = 256
+
+// calls returns an empty list with room for n inlined calls.
+func (m *v5Memory) calls(n int) []V5Inline {
+	if cap(m.inlines)-len(m.inlines) < n {
+		m.inlines = make([]V5Inline, 0, max(n, inlinesAtOnce))
+	}
+	first := len(m.inlines)
+	m.inlines = m.inlines[:first+n]
+	return m.inlines[first:first : first+n]
 }
 
 // hexOffset is hexOffset, but its texts share memory.
@@ -257,7 +271,7 @@ func (j Job) frame(n int, o Offset, modules []opened, mem *v5Memory) V5Frame {
 	}
 	f.File, f.Line = position(outer)
 	if len(a.Frames) > 1 {
-		f.Inlines = make([]V5Inline, 0, len(a.Frames)-1)
+		f.Inlines = mem.calls(len(a.Frames) - 1)
 	}
 	for _, l := range a.Frames[:len(a.Frames)-1] {
 		in := V5Inline{Function: l.Function}
