@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"cmd/symdepot": {"internal/run/command", "internal/run/console"},
 
 	"internal/run/app":    {"internal/base/address", "internal/base/span", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/content", "internal/depot/display", "internal/remote/upstream", "internal/run/config", "internal/run/daemon", "internal/run/doctor", "internal/run/setup", "internal/serve/auth", "internal/serve/intake", "internal/serve/oidc", "internal/serve/server", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages"},
-	"internal/run/client": {"dump", "internal/base/blocks", "internal/base/ctxio", "internal/base/endpoint", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/jobs", "internal/files/scan", "internal/files/sources", "internal/files/sparse", "internal/serve/auth", "internal/store/blob", "objfile", "symfile"},
+	"internal/run/client": {"dump", "internal/base/blocks", "internal/base/ctxio", "internal/base/durable", "internal/base/endpoint", "internal/base/filestamp", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/jobs", "internal/files/scan", "internal/files/sources", "internal/files/sparse", "internal/serve/auth", "internal/store/blob", "objfile", "symfile"},
 	// Commands wire everything; test packages help tests only.
 	"internal/run/command":             nil,
 	"internal/run/command/commandtest": nil,
@@ -144,7 +144,7 @@ var mayImport = map[string][]string{
 	"internal/remote/upstream": {"cab", "debugid", "internal/base/glob", "internal/base/memo", "internal/base/span", "internal/base/sspi", "internal/base/truncate", "internal/base/wire", "internal/files/unpack", "internal/remote/fetch", "internal/store/bucket", "layout", "objfile", "symcache", "symfile", "symstore"},
 	"internal/remote/watch":    {"debugid", "internal/base/ctxio", "internal/base/glob", "internal/base/zstdpoint", "internal/files/scan", "internal/files/sources", "internal/files/unpackcache", "internal/index/watched", "internal/store/bucket", "layout", "objfile", "objtab", "symfile"},
 
-	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/truncate", "internal/base/xz", "internal/base/zstdpoint", "objfile", "symfile"},
+	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/filestamp", "internal/base/truncate", "internal/base/xz", "internal/base/zstdpoint", "objfile", "symfile"},
 	"internal/files/sources":           {"debugid", "dwarf", "internal/files/scan", "objfile", "objtab", "pdb", "ppdb", "symfile"},
 	"internal/files/sparse":            {},
 	"internal/files/sparse/sparsetest": {"pdb"},
@@ -200,7 +200,7 @@ var mayImport = map[string][]string{
 	"symstore/internal/lockfile": {"internal/base/durable"},
 	"unwind":                     {"debugid", "functab"},
 
-	"internal/store/blob":              {"internal/base/account", "internal/base/durable"},
+	"internal/store/blob":              {"internal/base/account", "internal/base/durable", "internal/base/filestamp"},
 	"internal/store/blob/blobtest":     {"internal/store/blob"},
 	"internal/store/bucket":            {"internal/base/glob", "internal/base/wire"},
 	"internal/store/bucket/buckettest": {"internal/base/symtest", "internal/store/bucket"},
@@ -217,6 +217,7 @@ var mayImport = map[string][]string{
 	"internal/base/endpoint":   {"internal/base/wire"},
 	"internal/base/fusefilter": {},
 	"internal/base/glob":       {},
+	"internal/base/filestamp":  {},
 	"internal/base/limit":      {},
 	"internal/base/memo":       {},
 	"internal/base/pagecache":  {},

@@ -22,6 +22,15 @@ type function struct {
 	calls  []call  // inlined calls in preorder
 	ranges []functab.Range
 	cost   int64 // bytes of memory
+	// scratch, if not nil, is the memory of all this, to be used again.
+	scratch *scratch
+}
+
+// free ends the use of a function, which may be nil.
+func (fn *function) free() {
+	if fn != nil && fn.scratch != nil {
+		fn.scratch.put()
+	}
 }
 
 // check is a state of decoding a line table: the next byte, and the row before it.
@@ -141,12 +150,14 @@ func (d *lineDecoder) next() bool {
 }
 
 // decodeLines checks a line table and notes where decoding can start.
-func (fn *function) decodeLines(b []byte) error {
+func (fn *function) decodeLines(b []byte, s *scratch) error {
 	d, err := newLineDecoder(b)
 	if err != nil {
 		return err
 	}
-	fn.lines, fn.checks = b, nil
+	fn.lines = b
+	checks := s.checks[:0]
+	defer func() { s.checks = checks }()
 	before := uint64(0)
 	for n := 0; d.next(); n++ {
 		if d.row.at < before {
@@ -154,11 +165,14 @@ func (fn *function) decodeLines(b []byte) error {
 		}
 		before = d.row.at
 		if n%checkEvery == 0 {
-			fn.checks = append(fn.checks, check{d.pos, d.row})
+			checks = append(checks, check{d.pos, d.row})
 		}
 	}
 	if d.bad {
 		return fmt.Errorf("%w: a line table is cut off", ErrFormat)
+	}
+	if fn.checks = checks; fn.scratch == nil {
+		fn.checks = slices.Clone(checks)
 	}
 	return nil
 }
@@ -200,7 +214,7 @@ func (fn *function) rows() iter.Seq[row] {
 }
 
 // decodeCalls decodes the tree of inlined calls. Its root is the function itself. s is
-// working memory: nothing of it is kept.
+// working memory.
 func (fn *function) decodeCalls(b []byte, s *scratch) error {
 	c := &cursor{b: b}
 	fn.calls, fn.ranges = nil, nil
@@ -229,9 +243,9 @@ func (fn *function) decodeCalls(b []byte, s *scratch) error {
 		return nil
 	}
 	calls, ranges := s.calls[:0], s.ranges[:0]
-	defer func() { s.calls, s.ranges = calls, ranges }()
-	bases := []uint64{base} // of the calls that are open, and of the function
-	open := []int{}
+	bases := append(s.bases[:0], base) // of the calls that are open, and of the function
+	open := s.open[:0]
+	defer func() { s.calls, s.ranges, s.bases, s.open = calls, ranges, bases, open }()
 	for len(bases) > 0 && !c.bad {
 		n := c.unsigned()
 		if n == 0 { // the innermost open call ends
@@ -270,7 +284,9 @@ func (fn *function) decodeCalls(b []byte, s *scratch) error {
 	if c.bad {
 		return fmt.Errorf("%w: a tree of inlined calls is cut off", ErrFormat)
 	}
-	fn.calls, fn.ranges = slices.Clone(calls), slices.Clone(ranges)
+	if fn.calls, fn.ranges = calls, ranges; fn.scratch == nil {
+		fn.calls, fn.ranges = slices.Clone(calls), slices.Clone(ranges)
+	}
 	return nil
 }
 

@@ -53,6 +53,7 @@ func (f *File) matching(i int, head []byte, match func(name string) bool) (*Func
 	if err != nil {
 		return nil, err
 	}
+	defer fn.free()
 	out := Function{Entry: i, Start: fn.start, Size: uint64(fn.size), Name: name}
 	first := fn.row(0)
 	if first.line == 0 {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -618,4 +619,71 @@ func TestFunctions(t *testing.T) {
 			t.Errorf("the error of an ended context is %v, want %v", err, context.Canceled)
 		}
 	}
+}
+
+// TestWholeFiles: a file in memory answers as one that is read, and large ones share a limit.
+func TestWholeFiles(t *testing.T) {
+	b := functab.NewBuilder(functab.Module{OS: "Linux", Arch: "x86_64", Name: "whole"}, functab.Limits{})
+	const n = 3 * wholeAfter
+	for i := range uint64(n) {
+		at := 0x1000 + i*0x40
+		f := functab.Function{Start: at, Size: 0x20, Name: b.Name(fmt.Sprint("ünique", i), "raw")}
+		f.Rows = []functab.Row{{Start: at, File: b.File("/a/b.c"), Line: uint32(i + 1)}}
+		if err := b.Add(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table, err := b.Table(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Write(&out, table); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		size, before int64 // of the file, and of other large ones in memory
+		whole        bool
+	}{{int64(out.Len()), sharedWhole, true}, {wholeSize + 1, 0, true}, {wholeSize + 1, sharedWhole - 2*wholeSize, false}, {mostWhole + 1, 0, false}} {
+		before := wholeBytes.Add(c.before)
+		f, err := NewFile(padded{out.Bytes(), c.size}, c.size, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer runtime.KeepAlive(f) // it counts until it is freed
+		for range 3 {
+			for i := range uint64(n) {
+				rva := 0x1000 + i*0x40 + 5
+				got, ok, err := f.LookupShown(rva, nil)
+				if err != nil || !ok || got.Frames[0].Function != fmt.Sprint("ünique", i) || got.Frames[0].Line != uint32(i+1) {
+					t.Fatalf("size %d, %#x: %+v, %v, %v", c.size, rva, got, ok, err)
+				}
+			}
+		}
+		if is := f.whole.Load() != nil; is != c.whole {
+			t.Errorf("a file of %d bytes, %d of others: in memory %v, want %v", c.size, c.before, is, c.whole)
+		}
+		if more := wholeBytes.Load() - before; more != 0 && c.size <= wholeSize || more < 0 || more > c.size {
+			t.Errorf("a file of %d bytes counts as %d", c.size, more)
+		}
+		wholeBytes.Add(-c.before)
+	}
+}
+
+// padded has zeros behind some bytes, up to a size.
+type padded struct {
+	b    []byte
+	size int64
+}
+
+func (p padded) ReadAt(to []byte, off int64) (n int, err error) {
+	if off < int64(len(p.b)) {
+		n = copy(to, p.b[off:])
+	}
+	m := int(min(int64(len(to)), max(0, p.size-off)))
+	clear(to[n:max(n, m)])
+	if m < len(to) {
+		err = io.EOF
+	}
+	return m, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"sort"
 	"strings"
@@ -19,12 +20,13 @@ import (
 
 // Limits of a File.
 const (
-	maxRecord  = 64 << 20 // bytes of one function
-	maxTables  = 1 << 30  // bytes of address and file tables, which are held in memory
-	maxText    = 64 << 10
-	maxDepth   = 512
-	maxEqual   = 16  // entries of one address that are compared
-	checkEvery = 128 // rows between two places where decoding of lines can start
+	maxRecord   = 64 << 20 // bytes of one function
+	maxTables   = 1 << 30  // bytes of address and file tables, which are held in memory
+	maxText     = 64 << 10
+	maxDepth    = 512
+	maxEqual    = 16   // entries of one address that are compared
+	checkEvery  = 32   // rows between two places where decoding of lines can start
+	askedAtOnce = 4096 // functions that are remembered as asked for
 
 	// Memory for decoded functions, as much for texts, and as much for answers: a part of
 	// the size of the file, within bounds.
@@ -33,10 +35,16 @@ const (
 	maxCache  = 24 << 20
 
 	// A file of up to wholeSize bytes is read into memory when wholeAfter functions were
-	// decoded: a read of the system takes longer than decoding a function.
-	wholeSize  = 64 << 20
-	wholeAfter = 256
+	// decoded: a read of the system takes longer than decoding a function. A larger one of
+	// up to mostWhole bytes is, too, as long as all such files have sharedWhole bytes at most.
+	wholeSize   = 64 << 20
+	mostWhole   = 256 << 20
+	sharedWhole = 512 << 20
+	wholeAfter  = 256
 )
+
+// wholeBytes is how many bytes of files larger than wholeSize are in memory.
+var wholeBytes atomic.Int64
 
 // File looks up addresses in a GSYM file of version 1. It holds the address and
 // file tables in memory, 8 bytes a function, and a bounded cache of functions. It
@@ -52,8 +60,8 @@ type File struct {
 	infos  []byte
 	files  []byte
 
-	loads atomic.Int64           // functions that were decoded
-	whole atomic.Pointer[[]byte] // the file; nil: not in memory
+	loads atomic.Int64          // functions that were decoded
+	whole atomic.Pointer[whole] // nil: not in memory
 
 	textAt, textEnd int64
 	funcs, rawNames records // of the trailer
@@ -63,8 +71,25 @@ type File struct {
 	cached map[int]*list.Element
 	used   int64 // bytes
 	limit  int64
+	asked  []uint64 // a bit for each entry that was decoded lately
+	askedN int      // the bits that are set
 	names  texts
 	shown  answers // without raw names
+}
+
+// whole is what a file has behind its tables.
+type whole struct {
+	text string // the string table
+	end  int64  // of the string table in the file
+	rest []byte // what follows
+}
+
+// part returns the bytes of the file from an offset on, if they are in memory.
+func (w *whole) part(at int64) (b []byte, ok bool) {
+	if w == nil || at < w.end || at-w.end > int64(len(w.rest)) {
+		return nil, false
+	}
+	return w.rest[at-w.end:], true
 }
 
 // NewFile reads the header and the tables of the GSYM file in the first size bytes
@@ -122,7 +147,7 @@ func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 // Memory returns how many bytes the tables have and the memories may have together.
 func (f *File) Memory() int64 {
 	n := 3*f.limit + int64(len(f.starts)+len(f.infos)+len(f.files))
-	if f.size <= wholeSize {
+	if f.size <= mostWhole {
 		n += f.size
 	}
 	return n
@@ -141,8 +166,8 @@ func (f *File) readTo(b []byte, at, n int64) ([]byte, error) {
 		b = make([]byte, n)
 	}
 	b = b[:n]
-	if p := f.whole.Load(); p != nil {
-		copy(b, (*p)[at:])
+	if p, ok := f.whole.Load().part(at); ok {
+		copy(b, p)
 		return b, nil
 	}
 	if k, err := f.r.ReadAt(b, at); int64(k) < n {
@@ -217,7 +242,8 @@ func (f *File) last(rva uint64) int {
 // functab.Table.Lookup for the tables that Write was given. An error wraps ErrFormat
 // or is one of the reader.
 func (f *File) Lookup(rva uint64) (answer functab.Answer, ok bool, err error) {
-	return f.lookup(rva, nil, true)
+	answer, ok, _, err = f.lookup(rva, nil, true)
+	return answer, ok, err
 }
 
 // LookupShown is Lookup without raw names: each Raw is empty. It is faster, because raw
@@ -231,11 +257,13 @@ func (f *File) LookupShown(rva uint64, frames []functab.Line) (answer functab.An
 		return a, true, nil
 	}
 	f.mu.Unlock()
-	if answer, ok, err = f.lookup(rva, frames, false); ok {
+	answer, ok, again, err := f.lookup(rva, frames, false)
+	if ok && again {
 		a := answer
 		a.Frames = slices.Clone(answer.Frames)
+		held := f.whole.Load() != nil
 		f.mu.Lock()
-		f.shown.put(rva, a)
+		f.shown.put(rva, a, held)
 		f.mu.Unlock()
 	}
 	return answer, ok, err
@@ -245,8 +273,9 @@ func (f *File) LookupShown(rva uint64, frames []functab.Line) (answer functab.An
 // that were not used for the longest time are forgotten.
 type answers struct {
 	recent, older map[uint64]functab.Answer
-	size          int // bytes of recent
-	limit         int // of the bytes of both
+	texts         map[string]string // the names and paths in recent, each once
+	size          int               // bytes of recent and texts
+	limit         int               // of the bytes of both
 }
 
 // get returns an answer that was given.
@@ -254,55 +283,77 @@ func (t *answers) get(rva uint64) (functab.Answer, bool) {
 	a, ok := t.recent[rva]
 	if !ok {
 		if a, ok = t.older[rva]; ok {
-			t.put(rva, a)
+			t.put(rva, a, true)
 		}
 	}
 	return a, ok
 }
 
-// put keeps an answer. Its texts are those of the other memory; they count here too.
-func (t *answers) put(rva uint64, a functab.Answer) {
-	size := 128
-	for i := range a.Frames {
-		l := &a.Frames[i]
-		size += 80 + len(l.Function) + len(l.File)
-	}
+// put keeps an answer. Texts that several answers have are kept and counted once. held means
+// that the names are in memory in any case.
+func (t *answers) put(rva uint64, a functab.Answer, held bool) {
+	size := 128 + 80*len(a.Frames)
 	if t.recent == nil || t.size+size > t.limit/2 {
-		t.older, t.recent, t.size = t.recent, map[uint64]functab.Answer{}, 0
+		t.older, t.recent, t.texts, t.size = t.recent, map[uint64]functab.Answer{}, map[string]string{}, 0
 	}
 	t.size += size
+	for i := range a.Frames {
+		l := &a.Frames[i]
+		if l.File = t.text(l.File); !held {
+			l.Function = t.text(l.Function)
+		}
+	}
 	t.recent[rva] = a
 }
 
-func (f *File) lookup(rva uint64, frames []functab.Line, raw bool) (answer functab.Answer, ok bool, err error) {
+// text returns the copy of a text that recent has.
+func (t *answers) text(s string) string {
+	if s == "" {
+		return s
+	}
+	if own, ok := t.texts[s]; ok {
+		return own
+	}
+	t.size += len(s) + 64
+	t.texts[s] = s
+	return s
+}
+
+// lookup is Lookup; raw asks for raw names. again reports whether the function was also asked for
+// a short time before.
+func (f *File) lookup(rva uint64, frames []functab.Line, raw bool) (answer functab.Answer, ok, again bool, err error) {
 	i := f.last(rva)
 	if i < 0 {
-		return functab.Answer{}, false, nil
+		return functab.Answer{}, false, false, nil
 	}
 	fn, err := f.best(i, rva)
 	if err != nil || fn == nil {
-		return functab.Answer{}, false, err
+		return functab.Answer{}, false, false, err
 	}
+	defer fn.free()
 	answer, err = f.answer(fn, rva, frames[:0], raw)
-	return answer, err == nil && !(fn.symbol && functab.IsMarker(fn.name)), err
+	return answer, err == nil && !(fn.symbol && functab.IsMarker(fn.name)), fn.scratch == nil, err
 }
 
 // best returns the function with the most detail of those that start where entry i
-// does and contain rva, or nil.
+// does and contain rva, or nil. The caller frees it.
 func (f *File) best(i int, rva uint64) (*function, error) {
 	start := f.start(i)
 	var best *function
 	for k := i; k >= 0 && i-k < maxEqual && f.start(k) == start; k-- {
 		fn, err := f.function(k)
 		if err != nil {
+			best.free()
 			return nil, err
 		}
 		if fn.size > 0 && rva-start >= uint64(fn.size) {
+			fn.free()
 			continue
 		}
 		if best == nil || fn.detail() >= best.detail() {
-			best = fn
+			best, fn = fn, best
 		}
+		fn.free()
 	}
 	return best, nil
 }
@@ -371,12 +422,12 @@ func (f *File) text(at uint32) (string, error) {
 	if from >= f.textEnd {
 		return "", fmt.Errorf("%w: no text at %d of the string table", ErrFormat, at)
 	}
-	if p := f.whole.Load(); p != nil {
-		part := (*p)[from:min(f.textEnd, from+maxText)]
-		if end := bytes.IndexByte(part, 0); end >= 0 {
-			part = part[:end]
+	if w := f.whole.Load(); w != nil {
+		part, _, _ := strings.Cut(w.text[at:min(int64(len(w.text)), int64(at)+maxText)], "\x00")
+		if !utf8.ValidString(part) {
+			part = strings.ToValidUTF8(part, "\uFFFD")
 		}
-		return validText(part), nil
+		return part, nil
 	}
 	s := scratches.Get().(*scratch)
 	defer s.put()
@@ -408,20 +459,37 @@ func validText(b []byte) string {
 // readWhole reads the file into memory if that is worth it. An error leaves it where it is:
 // another read has it too.
 func (f *File) readWhole() {
-	if f.size > wholeSize || f.loads.Add(1) != wholeAfter {
+	if f.size > mostWhole || f.loads.Load() >= wholeAfter || f.loads.Add(1) != wholeAfter {
 		return
 	}
-	p := make([]byte, f.size)
-	if n, _ := f.r.ReadAt(p, 0); int64(n) == f.size {
-		f.whole.Store(&p)
+	if f.size > wholeSize {
+		if wholeBytes.Add(f.size) > sharedWhole {
+			wholeBytes.Add(-f.size)
+			return
+		}
+		runtime.AddCleanup(f, func(size int64) { wholeBytes.Add(-size) }, f.size)
+	}
+	w := &whole{end: f.textEnd, rest: make([]byte, f.size-f.textEnd)}
+	var text strings.Builder
+	text.Grow(int(f.textEnd - f.textAt))
+	if n, _ := io.Copy(&text, io.NewSectionReader(f.r, f.textAt, f.textEnd-f.textAt)); n != f.textEnd-f.textAt {
+		return
+	}
+	if n, _ := f.r.ReadAt(w.rest, f.textEnd); n == len(w.rest) {
+		w.text = text.String()
+		f.whole.Store(w)
 	}
 }
 
 // scratch is memory for decoding, which is used again.
 type scratch struct {
 	bytes  []byte
+	checks []check
 	calls  []call
 	ranges []functab.Range
+	bases  []uint64
+	open   []int
+	fn     function
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -430,7 +498,8 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 const maxScratch = 256 << 10
 
 func (s *scratch) put() {
-	if cap(s.bytes) <= maxScratch && len(s.calls)+len(s.ranges) <= maxScratch/32 {
+	s.fn = function{}
+	if cap(s.bytes) <= maxScratch && len(s.checks)+len(s.calls)+len(s.ranges) <= maxScratch/32 {
 		scratches.Put(s)
 	}
 }
@@ -500,8 +569,12 @@ func (f *File) textOf(k textKey, load func(f *File, at uint32) (string, error)) 
 }
 
 // name returns the shown name of an inlined function.
-func (f *File) name(at uint32) (string, error) {
-	s, err := f.textOf(textKey{textAt, at}, (*File).text)
+func (f *File) name(at uint32) (s string, err error) {
+	if f.whole.Load() != nil {
+		s, err = f.text(at)
+	} else {
+		s, err = f.textOf(textKey{textAt, at}, (*File).text)
+	}
 	if s == "" {
 		s = functab.Omitted
 	}
@@ -626,7 +699,9 @@ func (f *File) joined(number uint32) (string, error) {
 	return path, nil
 }
 
-// function returns a decoded function. It is kept while the cache has room.
+// function returns a decoded function. It is kept while the cache has room, if it was decoded
+// a short time before, too: an address that is asked for once needs no memory. The caller frees
+// it.
 func (f *File) function(i int) (*function, error) {
 	f.mu.Lock()
 	if e := f.cached[i]; e != nil {
@@ -634,7 +709,17 @@ func (f *File) function(i int) (*function, error) {
 		f.mu.Unlock()
 		return e.Value.(*function), nil
 	}
+	again := f.ask(i)
 	f.mu.Unlock()
+	if !again {
+		s := scratches.Get().(*scratch)
+		s.fn.scratch = s
+		if err := f.decode(i, &s.fn, s); err != nil {
+			s.put()
+			return nil, fmt.Errorf("function at %#x: %w", f.start(i), err)
+		}
+		return &s.fn, nil
+	}
 	fn, err := f.load(i)
 	if err != nil {
 		return nil, fmt.Errorf("function at %#x: %w", f.start(i), err)
@@ -653,8 +738,34 @@ func (f *File) function(i int) (*function, error) {
 	return fn, nil
 }
 
+// ask notes that an entry is decoded, and reports whether it was lately. The caller holds mu.
+func (f *File) ask(i int) (again bool) {
+	if f.askedN >= askedAtOnce {
+		clear(f.asked)
+		f.askedN = 0
+	}
+	if f.asked == nil {
+		f.asked = make([]uint64, (f.n+63)/64)
+	}
+	bit := uint64(1) << (i % 64)
+	if f.asked[i/64]&bit != 0 {
+		return true
+	}
+	f.asked[i/64] |= bit
+	f.askedN++
+	return false
+}
+
 // load reads and decodes the record of an entry.
 func (f *File) load(i int) (*function, error) {
+	s := scratches.Get().(*scratch)
+	defer s.put()
+	fn := &function{}
+	return fn, f.decode(i, fn, s)
+}
+
+// decode reads and decodes the record of an entry into fn, with the working memory s.
+func (f *File) decode(i int, fn *function, s *scratch) error {
 	f.readWhole()
 	at := int64(le.Uint32(f.infos[4*i:]))
 	guess := int64(1024)
@@ -663,12 +774,13 @@ func (f *File) load(i int) (*function, error) {
 			guess = min(next-at, 1<<20)
 		}
 	}
-	s := scratches.Get().(*scratch)
-	defer s.put()
 	var b []byte
 	keep := bytes.Clone
-	if p := f.whole.Load(); p != nil && at < f.size {
-		b = (*p)[at:]
+	p, inMemory := f.whole.Load().part(at)
+	if inMemory {
+		b = p
+	}
+	if inMemory || fn.scratch != nil {
 		keep = func(b []byte) []byte { return b }
 	}
 	need := func(n int) error {
@@ -686,13 +798,13 @@ func (f *File) load(i int) (*function, error) {
 		return err
 	}
 	if err := need(8); err != nil {
-		return nil, err
+		return err
 	}
-	fn := &function{entry: i, start: f.start(i), size: le.Uint32(b)}
+	fn.entry, fn.start, fn.size = i, f.start(i), le.Uint32(b)
 	nameAt := le.Uint32(b[4:])
 	for pos := 8; ; {
 		if err := need(pos + 8); err != nil {
-			return nil, err
+			return err
 		}
 		kind, n := le.Uint32(b[pos:]), le.Uint32(b[pos+4:])
 		pos += 8
@@ -700,29 +812,29 @@ func (f *File) load(i int) (*function, error) {
 			break
 		}
 		if n > maxRecord {
-			return nil, fmt.Errorf("%w: information of %d bytes", ErrFormat, n)
+			return fmt.Errorf("%w: information of %d bytes", ErrFormat, n)
 		}
 		if err := need(pos + int(n)); err != nil {
-			return nil, err
+			return err
 		}
 		body := b[pos : pos+int(n)]
 		pos += int(n)
 		var err error
 		switch kind {
 		case infoLines:
-			err = fn.decodeLines(keep(body))
+			err = fn.decodeLines(keep(body), s)
 		case infoInline:
 			err = fn.decodeCalls(body, s)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := f.describe(fn, nameAt); err != nil {
-		return nil, err
+		return err
 	}
 	fn.cost = int64(256 + len(fn.lines) + 32*cap(fn.checks) + 40*cap(fn.calls) + 16*cap(fn.ranges) + len(fn.name))
-	return fn, nil
+	return nil
 }
 
 // describe sets the name of fn, and whether it is a symbol. What has rows or inlined

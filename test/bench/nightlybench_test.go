@@ -14,15 +14,17 @@ import (
 )
 
 // TestBenchNightly compares the push of the next build of 2 GiB over loopback with adding it, where
-// the depots have the build before. A tenth of its bytes have changed: half of each fifth file, or
-// 26 places in every file. Client and server share the processors.
+// the depots have the build before: with all files hashed, and with --hashes. A tenth of its bytes
+// have changed: half of each fifth file, or 26 places in every file; or 3 % of each tenth file.
+// Client and server share the processors.
 func TestBenchNightly(t *testing.T) {
 	commandtest.NeedBench(t)
 	for _, b := range []struct {
 		files, size int
 		every       int // file is changed
-		places      int // in a changed file, of 1 MiB or half the file
-	}{{2000, 1 << 20, 5, 1}, {8, 256 << 20, 1, 26}} {
+		places      int // in a changed file
+		change      int // size of each
+	}{{2000, 1 << 20, 5, 1, 512 << 10}, {2000, 1 << 20, 10, 1, 31 << 10}, {2, 256 << 20, 1, 26, 1 << 20}} {
 		src := t.TempDir()
 		commandtest.RandomSyms(t, src, b.files, b.size)
 		var files []string
@@ -35,7 +37,8 @@ func TestBenchNightly(t *testing.T) {
 			t.Fatal(err)
 		}
 		depot := filepath.Join(t.TempDir(), "depot")
-		p := commandtest.NewPushDepot(t)
+		p, remembering := commandtest.NewPushDepot(t), commandtest.NewPushDepot(t)
+		hashes := filepath.Join(t.TempDir(), "hashes")
 		add := func() float64 {
 			start := time.Now()
 			if code, _, errs := commandtest.Symdepot(t, depot, "add", "--product", "app", src); code != 0 {
@@ -43,41 +46,51 @@ func TestBenchNightly(t *testing.T) {
 			}
 			return time.Since(start).Seconds()
 		}
-		push := func(build int) (seconds float64, sent string) {
+		push := func(build int, remember bool) (seconds float64, sent string) {
+			to, args := p, []string{"push", "--product", "app", "--version", fmt.Sprint(build), "--encoding", "none", src}
+			if remember {
+				to, args = remembering, append(args, "--hashes", hashes)
+			}
 			start := time.Now()
-			out := p.Must(t, "push", "--server", p.Serving.URL, "--product", "app", "--version", fmt.Sprint(build), "--encoding", "none", src)
+			out := to.Must(t, append(args, "--server", to.Serving.URL)...)
 			seconds = time.Since(start).Seconds()
 			_, sent, _ = strings.Cut(out, "sent ")
 			sent, _, _ = strings.Cut(sent, "\n")
 			return seconds, strings.TrimSpace(sent)
 		}
 		add()
-		push(1)
-		var adds, pushes, ratios []float64
+		push(1, false)
+		push(1, true)
+		var adds, pushes, remembered, ratios, rememberedRatios []float64
 		for build := 2; build <= 6; build++ {
 			rng := rand.New(rand.NewPCG(uint64(build), uint64(b.size))) //nolint:gosec // positive
 			for i := 0; i < len(files); i += b.every {
-				changeSym(t, rng, files[i], build, b.places, min(1<<20, b.size/2))
+				changeSym(t, rng, files[i], build, b.places, b.change)
 			}
 			if out, err := exec.CommandContext(t.Context(), "sync").CombinedOutput(); err != nil {
 				t.Fatalf("sync: %v\n%s", err, out)
 			}
-			var a, n float64
+			var a, n, h float64
 			var sent string
 			if build%2 == 0 {
 				a = add()
-				n, sent = push(build)
+				n, sent = push(build, false)
+				h, _ = push(build, true)
 			} else {
-				n, sent = push(build)
+				h, _ = push(build, true)
+				n, sent = push(build, false)
 				a = add()
 			}
 			adds, pushes, ratios = append(adds, a), append(pushes, n), append(ratios, n/a)
-			t.Logf("build %d: add %.2f s, push %.2f s, %s", build, a, n, sent)
+			remembered, rememberedRatios = append(remembered, h), append(rememberedRatios, h/a)
+			t.Logf("build %d: add %.2f s, push %.2f s, with --hashes %.2f s, %s", build, a, n, h, sent)
 		}
-		t.Logf("the next build of %d files of %d MiB, a tenth changed: push %.2f s, add %.2f s; ratio %.2f (want at most 0.5)",
-			b.files, b.size>>20, median(pushes), median(adds), median(ratios))
+		t.Logf("the next build of %d files of %d MiB, each of %d changed in %d places of %d KiB: push %.2f s, add %.2f s; ratio %.2f "+
+			"(want at most 0.5); with --hashes %.2f s, ratio %.2f", b.files, b.size>>20, b.every, b.places, b.change>>10,
+			median(pushes), median(adds), median(ratios), median(remembered), median(rememberedRatios))
 		p.Stop(t)
-		for _, dir := range []string{depot, p.Dir, src} {
+		remembering.Stop(t)
+		for _, dir := range []string{depot, p.Dir, remembering.Dir, src} {
 			if err := os.RemoveAll(dir); err != nil {
 				t.Fatal(err)
 			}

@@ -66,11 +66,16 @@ func (j Job) uses() []bool {
 // V5 answers jobs. The error is that of ctx, or a RequestError if the answer is too
 // long.
 func V5(ctx context.Context, src Source, jobs []Job) (V5Answer, error) {
+	return answerV5(ctx, src, jobs, false)
+}
+
+// answerV5 is V5 or V5Written.
+func answerV5(ctx context.Context, src Source, jobs []Job, onlyWritten bool) (V5Answer, error) {
 	a := V5Answer{Results: make([]V5Result, len(jobs))}
 	var size answerSize
 	for i, j := range jobs {
 		var err error
-		if a.Results[i], err = j.v5(ctx, src, &size); err != nil {
+		if a.Results[i], err = j.v5(ctx, src, &size, onlyWritten); err != nil {
 			return a, err
 		}
 	}
@@ -78,7 +83,7 @@ func V5(ctx context.Context, src Source, jobs []Job) (V5Answer, error) {
 }
 
 // v5 answers a job, and adds the size of its answer to size.
-func (j Job) v5(ctx context.Context, src Source, size *answerSize) (V5Result, error) {
+func (j Job) v5(ctx context.Context, src Source, size *answerSize, onlyWritten bool) (V5Result, error) {
 	used := j.uses()
 	modules := openModules(ctx, src, j.Modules, used)
 	defer closeModules(modules)
@@ -86,7 +91,7 @@ func (j Job) v5(ctx context.Context, src Source, size *answerSize) (V5Result, er
 	for i, m := range j.Modules {
 		r.note(m.DebugFile+"/"+m.DebugID, used[i], modules[i])
 	}
-	var mem v5Memory
+	mem := v5Memory{onlyWritten: onlyWritten}
 	for i, stack := range j.Stacks {
 		frames := make([]V5Frame, len(stack))
 		for k, o := range stack {
@@ -94,22 +99,13 @@ func (j Job) v5(ctx context.Context, src Source, size *answerSize) (V5Result, er
 				return r, ctx.Err()
 			}
 			frames[k] = j.frame(k, o, modules, &mem)
-			if err := size.add(1+len(frames[k].Inlines), frames[k].text()); err != nil {
+			if err := size.add(frames[k].counts()); err != nil {
 				return r, err
 			}
 		}
 		r.Stacks[i] = frames
 	}
 	return r, nil
-}
-
-// text is how many bytes the names in a frame have.
-func (f *V5Frame) text() int {
-	n := len(f.Module) + len(f.Function) + len(f.File)
-	for i := range f.Inlines {
-		n += len(f.Inlines[i].Function) + len(f.Inlines[i].File)
-	}
-	return n
 }
 
 // note records the status of a module.
@@ -209,8 +205,24 @@ func appendHex(b []byte, n int64) []byte {
 // v5Memory is memory that many frames of an answer share: an allocation for each of
 // their parts would take longer than looking them up.
 type v5Memory struct {
-	lines []functab.Line // of one lookup
-	hex   strings.Builder
+	lines   []functab.Line // of one lookup
+	inlines []V5Inline     // the next are made behind its length
+	hex     strings.Builder
+	// onlyWritten means that the answer is that of V5Written.
+	onlyWritten bool
+}
+
+// inlinesAtOnce is for how many inlined calls memory is taken at once.
+const inlinesAtOnce = 256
+
+// calls returns an empty list with room for n inlined calls.
+func (m *v5Memory) calls(n int) []V5Inline {
+	if cap(m.inlines)-len(m.inlines) < n {
+		m.inlines = make([]V5Inline, 0, max(n, inlinesAtOnce))
+	}
+	first := len(m.inlines)
+	m.inlines = m.inlines[:first+n]
+	return m.inlines[first : first : first+n]
 }
 
 // hexOffset is hexOffset, but its texts share memory.
@@ -245,6 +257,12 @@ func (m *v5Memory) lookup(o Offset, modules []opened) (a functab.Answer, ok bool
 
 func (j Job) frame(n int, o Offset, modules []opened, mem *v5Memory) V5Frame {
 	f := V5Frame{Frame: n, Module: j.moduleName(o, modules), ModuleOffset: mem.hexOffset(o.Offset)}
+	w := mem.writtenOf(o, modules)
+	if w != nil {
+		if f.rest = w.get(uint64(o.Offset)); f.rest != nil {
+			return f
+		}
+	}
 	a, ok := mem.lookup(o, modules)
 	if !ok {
 		return f
@@ -257,12 +275,15 @@ func (j Job) frame(n int, o Offset, modules []opened, mem *v5Memory) V5Frame {
 	}
 	f.File, f.Line = position(outer)
 	if len(a.Frames) > 1 {
-		f.Inlines = make([]V5Inline, 0, len(a.Frames)-1)
+		f.Inlines = mem.calls(len(a.Frames) - 1)
 	}
 	for _, l := range a.Frames[:len(a.Frames)-1] {
 		in := V5Inline{Function: l.Function}
 		in.File, in.Line = position(l)
 		f.Inlines = append(f.Inlines, in)
+	}
+	if w != nil {
+		f.keepIn(w, uint64(o.Offset))
 	}
 	return f
 }

@@ -57,6 +57,14 @@ func (f *V5Frame) appendJSON(b []byte) []byte {
 	b = strconv.AppendInt(b, int64(f.Frame), 10)
 	b = appendText(append(b, `,"module":`...), f.Module)
 	b = appendText(append(b, `,"module_offset":`...), f.ModuleOffset)
+	return append(f.appendRest(b), '}')
+}
+
+// appendRest appends the members that depend on the address alone, with commas before them.
+func (f *V5Frame) appendRest(b []byte) []byte {
+	if f.rest != nil {
+		return append(b, f.rest.json...)
+	}
 	b = appendMember(b, `,"function":`, f.Function)
 	b = appendMember(b, `,"function_offset":`, f.FunctionOffset)
 	b = appendMember(b, `,"function_size":`, f.FunctionSize)
@@ -73,7 +81,7 @@ func (f *V5Frame) appendJSON(b []byte) []byte {
 	if len(f.Inlines) > 0 {
 		b = append(b, ']')
 	}
-	return append(b, '}')
+	return b
 }
 
 func appendPosition(b []byte, file string, line uint32) []byte {

@@ -44,11 +44,14 @@ func openLooker(r io.ReaderAt, size int64) (Looker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gsymLooker{f}, nil
+	return gsymLooker{f, &writtenFrames{}}, nil
 }
 
 // gsymLooker looks addresses up in a GSYM file. A damaged function is not found.
-type gsymLooker struct{ f *gsym.File }
+type gsymLooker struct {
+	f       *gsym.File
+	written *writtenFrames
+}
 
 // Lookup implements Looker.
 func (g gsymLooker) Lookup(rva uint64) (functab.Answer, bool) {
@@ -57,7 +60,7 @@ func (g gsymLooker) Lookup(rva uint64) (functab.Answer, bool) {
 }
 
 // memory implements sizedLooker.
-func (g gsymLooker) memory() int64 { return g.f.Memory() }
+func (g gsymLooker) memory() int64 { return g.f.Memory() + maxWritten }
 
 // LookupShown implements shownLooker.
 func (g gsymLooker) LookupShown(rva uint64, frames []functab.Line) (functab.Answer, bool) {

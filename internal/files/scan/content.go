@@ -8,7 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync/atomic"
+
+	"github.com/symdepot/symdepot/internal/base/filestamp"
 )
 
 // Content is the content of an open File. Several goroutines may call ReadAt at
@@ -59,6 +62,19 @@ func (c *Content) Reopen() *os.File {
 		return nil
 	}
 	return f
+}
+
+// Stamp returns the absolute path of the file on disk of which this is the whole content, and
+// its stamp now; ok is false if there is no such file.
+func (c *Content) Stamp() (path string, s filestamp.Stamp, ok bool) {
+	if c.hold == nil || !c.file || c.hold.disk.f == nil {
+		return "", s, false
+	}
+	path, err := filepath.Abs(c.hold.disk.path)
+	if err == nil {
+		s, err = filestamp.Of(c.hold.disk.f)
+	}
+	return path, s, err == nil
 }
 
 // Reader reads the content once from the beginning. Unlike ReadAt it checks, at

@@ -66,6 +66,8 @@ type Pusher struct {
 	Plain bool
 	// NoDelta sends changed files whole, although the server has the one of the build before.
 	NoDelta bool
+	// Hashes, if not nil, has the hashes of files that need not be read again. The caller saves it.
+	Hashes *Hashes
 	// Event, if set, is called for each file, by one goroutine at a time.
 	Event func(PushEvent)
 	// Command is the command of the program that pushes, for the log of the server.

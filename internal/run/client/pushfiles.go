@@ -184,6 +184,7 @@ func (p *Pusher) push(ctx context.Context, opt PushOptions, limits wire.PushLimi
 			p = &Pusher{
 				URL: p.URL, Token: p.Token, HTTP: p.HTTP,
 				Retrying: p.Retrying, RetryFor: p.RetryFor, Backoff: p.Backoff, Parallel: p.Parallel, Plain: p.Plain, NoDelta: p.NoDelta,
+				Hashes: p.Hashes,
 			}
 			r.p = p // each file is reported once
 		}
@@ -486,7 +487,7 @@ func (r *run) one(ctx context.Context, f *scan.File) (*found, error) {
 	if !slices.ContainsFunc(objs, func(o objfile.Object) bool { return len(o.Aliases()) > 0 && symfile.ValidName(o.Name) }) {
 		return nil, errNoID
 	}
-	ref, n, err := blob.Hash(ctx, c.Reader())
+	ref, n, err := r.p.sum(ctx, c)
 	if err != nil {
 		return nil, scan.ReadError{Err: err}
 	}

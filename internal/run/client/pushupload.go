@@ -112,6 +112,9 @@ func (u *uploads) send(ctx context.Context, f *found) error {
 		from.recipe = nil
 		err = u.sendFrom(ctx, f, from)
 	}
+	if answer, ok := errors.AsType[*answerError](err); ok && answer.is("digest") {
+		u.r.p.unhash(c)
+	}
 	if err != nil {
 		return err
 	}

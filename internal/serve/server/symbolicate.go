@@ -256,7 +256,7 @@ func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request
 		return nil, err
 	}
 	if api == "v5" {
-		return symbolicate.V5(ctx, src, jobs)
+		return symbolicate.V5Written(ctx, src, jobs)
 	}
 	if len(jobs) != 1 {
 		return nil, symbolicate.RequestError{Title: "version 4 takes one job"}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/account"
+	"github.com/symdepot/symdepot/internal/base/filestamp"
 )
 
 const (
@@ -67,14 +68,11 @@ func (e *deniedError) Unwrap() error { return e.why }
 
 // stamp identifies one state of a stored blob. It changes whenever the bytes
 // change.
-type stamp struct {
-	inode              uint64
-	size, mtime, ctime int64 // bytes; nanoseconds since 1970
-}
+type stamp = filestamp.Stamp
 
 // settled reports whether every later change gives a different stamp.
-func (s stamp) settled(now time.Time) bool {
-	age := now.Sub(time.Unix(0, max(s.mtime, s.ctime)))
+func settled(s stamp, now time.Time) bool {
+	age := now.Sub(time.Unix(0, max(s.Written, s.Changed)))
 	return age > settle || age < -settle
 }
 
@@ -136,7 +134,7 @@ func (c *checks) recordGood(ref Ref, s stamp) {
 
 // passed remembers that a blob is intact.
 func (c *checks) passed(ref Ref, s stamp) {
-	if c.now != nil && !s.settled(c.now()) {
+	if c.now != nil && !settled(s, c.now()) {
 		return
 	}
 	c.mu.Lock()

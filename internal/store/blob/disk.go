@@ -16,6 +16,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/base/filestamp"
 )
 
 const tempDir = "tmp"
@@ -579,7 +580,7 @@ type diskFile struct {
 	modTime time.Time
 }
 
-func (f *diskFile) stamp() (stamp, error) { return stampOf(f.file) }
+func (f *diskFile) stamp() (stamp, error) { return filestamp.Of(f.file) }
 
 // Reject implements [File].
 func (f *diskFile) Reject(what string) error { return f.checks.reject(f.ref, f, what) }

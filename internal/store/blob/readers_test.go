@@ -23,7 +23,7 @@ func (c counting) ReadAt(p []byte, off int64) (int, error) {
 func (c counting) Close() error                      { return nil }
 func (c counting) ModTime() time.Time                { return time.Time{} }
 func (c counting) Reject(what string) error          { return errors.New(what) }
-func (c counting) stamp() (stamp, error)             { return stamp{size: c.Size()}, nil }
+func (c counting) stamp() (stamp, error)             { return stamp{Size: c.Size()}, nil }
 func newCounting(b []byte, n *atomic.Int64) counting { return counting{bytes.NewReader(b), n} }
 
 // TestReadersHashOnce opens a large blob many times before it has been hashed.

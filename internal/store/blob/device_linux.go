@@ -5,8 +5,6 @@ import (
 	"syscall"
 )
 
-func changeTime(st *syscall.Stat_t) int64 { return st.Ctim.Nano() }
-
 // deviceError reports whether err means a damaged medium, beyond the errors that
 // package syscall defines on all systems.
 func deviceError(err error) bool {

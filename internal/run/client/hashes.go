@@ -1,0 +1,180 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/base/filestamp"
+	"github.com/symdepot/symdepot/internal/files/scan"
+	"github.com/symdepot/symdepot/internal/store/blob"
+)
+
+const (
+	// hashesTitle is the first line of a file of Hashes.
+	hashesTitle = "symdepot hashes 1"
+	// maxHashes is the size of the largest such file that is read, in bytes.
+	maxHashes = 256 << 20
+	// stillFor is how long a file must not have changed before it was hashed. Only then has
+	// every later change another time, also with a clock that ticks every two seconds or that
+	// is a little behind, as on a share.
+	stillFor = 10 * time.Second
+	// hashDays is after how many days without a push a hash is forgotten.
+	hashDays = 30
+)
+
+// Hashes remembers in a file the SHA-256 of files on disk, so that a push need not read again
+// those that have not changed since the last one. Unchanged means: the same path, size and inode,
+// and the same times of the last write and of the last change of any kind. Where the system does
+// not tell all of these, nothing is remembered. Several goroutines may use it at the same time.
+type Hashes struct {
+	name string
+	now  func() time.Time
+	mu   sync.Mutex
+	all  map[string]hashed // by absolute path; guarded by mu
+}
+
+// hashed is what is remembered of a file.
+type hashed struct {
+	filestamp.Stamp
+	ref blob.Ref
+	day int64 // of the last push, since 1970
+}
+
+// OpenHashes reads what the file name remembers: nothing, if there is no such file yet, or if its
+// content is not that of Hashes.
+func OpenHashes(name string) (*Hashes, error) {
+	h := &Hashes{name: name, now: time.Now, all: map[string]hashed{}}
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return h, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	text, err := io.ReadAll(io.LimitReader(f, maxHashes))
+	if err != nil {
+		return nil, err
+	}
+	h.parse(text)
+	return h, nil
+}
+
+// parse reads the lines of a file, up to the first that is not valid.
+func (h *Hashes) parse(text []byte) {
+	title, rest, _ := bytes.Cut(text, []byte("\n"))
+	if string(title) != hashesTitle {
+		return
+	}
+	for line := range bytes.Lines(rest) {
+		fields := strings.SplitN(strings.TrimSuffix(string(line), "\n"), " ", 7)
+		if len(fields) != 7 {
+			return
+		}
+		var e hashed
+		var errs [7]error
+		var path string
+		e.ref, errs[0] = blob.ParseRef(fields[0])
+		e.Size, errs[1] = strconv.ParseInt(fields[1], 10, 64)
+		e.Inode, errs[2] = strconv.ParseUint(fields[2], 10, 64)
+		e.Written, errs[3] = strconv.ParseInt(fields[3], 10, 64)
+		e.Changed, errs[4] = strconv.ParseInt(fields[4], 10, 64)
+		e.day, errs[5] = strconv.ParseInt(fields[5], 10, 64)
+		path, errs[6] = strconv.Unquote(fields[6])
+		if errors.Join(errs[:]...) != nil {
+			return
+		}
+		h.all[path] = e
+	}
+}
+
+func (h *Hashes) today() int64 { return h.now().Unix() / (24 * 60 * 60) }
+
+// of returns the hash of a file that has not changed.
+func (h *Hashes) of(path string, s filestamp.Stamp) (ref blob.Ref, known bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e, ok := h.all[path]
+	if !ok || e.Stamp != s {
+		return ref, false
+	}
+	e.day = h.today()
+	h.all[path] = e
+	return e.ref, true
+}
+
+// put remembers the hash of a file that had the stamp before and after it was read, which began
+// at a time. One that had just changed is not remembered, so that the next push reads it again.
+func (h *Hashes) put(path string, s filestamp.Stamp, ref blob.Ref, began time.Time) {
+	if s.Inode == 0 || s.Changed == 0 || began.Sub(time.Unix(0, s.Changed)) < stillFor {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all[path] = hashed{s, ref, h.today()}
+}
+
+// forget forgets a file.
+func (h *Hashes) forget(path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.all, path)
+}
+
+// Save writes the file anew, which only its owner may read. Hashes that no push has used for a
+// month are left out.
+func (h *Hashes) Save() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	oldest := h.today() - hashDays
+	return durable.WriteTo(h.name, 0o600, func(w io.Writer) error {
+		b := bufio.NewWriter(w)
+		fmt.Fprintln(b, hashesTitle)
+		for path, e := range h.all {
+			if e.day >= oldest {
+				fmt.Fprintln(b, e.ref, e.Size, e.Inode, e.Written, e.Changed, e.day, strconv.Quote(path))
+			}
+		}
+		return b.Flush()
+	})
+}
+
+// sum returns the SHA-256 of a content and how many bytes it has. It reads a content, unless that
+// is a file on disk of which the hash is remembered.
+func (p *Pusher) sum(ctx context.Context, c *scan.Content) (blob.Ref, int64, error) {
+	if p.Hashes == nil {
+		return blob.Hash(ctx, c.Reader())
+	}
+	path, before, ok := c.Stamp()
+	if ok {
+		if ref, known := p.Hashes.of(path, before); known {
+			return ref, before.Size, nil
+		}
+	}
+	began := p.Hashes.now()
+	ref, n, err := blob.Hash(ctx, c.Reader())
+	if err == nil && ok && n == before.Size {
+		if _, after, ok := c.Stamp(); ok && after == before {
+			p.Hashes.put(path, before, ref, began)
+		}
+	}
+	return ref, n, err
+}
+
+// unhash forgets the hash of a content that the server has found to be another one.
+func (p *Pusher) unhash(c *scan.Content) {
+	if path, _, ok := c.Stamp(); ok && p.Hashes != nil {
+		p.Hashes.forget(path)
+	}
+}
