@@ -9,7 +9,7 @@ import (
 const (
 	// window is how much of the base is in memory at once, and slide how much it
 	// moves on at a time for a larger base.
-	window = 64 << 20
+	window = 56 << 20
 	slide  = 8 << 20
 	// tableLog is the number of slots of the fingerprint table.
 	tableLog = 23

@@ -130,16 +130,13 @@ func (m *matcher) scan(t []byte, place int64) {
 			d, ok := m.realign(t[i:], i+shift, lo, hi)
 			switch {
 			case !ok:
-				pause = min(2*pause, 128*record)
+				pause = min(2*pause, 256*record)
 			case d != 0:
 				shift += d
 				last = m.next(t, last, hi, i, lo, i+shift, loose)
-				fallthrough
+				seen, judged, wait, pause = i, i, sample, record
 			default:
-				pause = record
-			}
-			if d != 0 {
-				seen, judged, wait = i, i, sample
+				pause = min(2*pause, 2*record)
 			}
 		}
 		if i-judged >= wait && judged+sample <= len(t) {

@@ -3,6 +3,7 @@ package cold
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // Fields of a content that say where something is: offsets, addresses, indexes. When
@@ -34,80 +35,119 @@ type step struct {
 type shifts struct {
 	limits []uint32 // ascending
 	by     []uint32 // modulo 2^32; one less than limits
-	starts []int32  // for a quick search: for the upper bits of the distance to limits[0]
-	drop   uint
+	cells  []cell // from that of the first limit on; see cellOf
+	first  uint32
+}
+
+// cell says what holds for the smallest of some values: the shift, up to which value, and the
+// number of both.
+type cell struct{ by, until, i uint32 }
+
+// cellOf gives the number of the cell of a value: values below 1024 have one each, larger ones
+// share theirs with those that have the same ten upper bits.
+func cellOf(v uint32) uint32 {
+	n := uint32(bits.Len32(v >> 10))
+	return n<<9 + v>>n
+}
+
+// cellBegin gives the smallest value of a cell.
+func cellBegin(c uint32) uint32 {
+	if c < 1<<10 {
+		return c
+	}
+	n := c>>9 - 1
+	return (c - n<<9) << n
 }
 
 // index prepares the search.
 func (s *shifts) index() {
-	n := len(s.limits)
-	if n < 2 {
-		return
-	}
-	span := s.limits[n-1] - s.limits[0]
-	s.drop = uint(max(bits.Len32(span)-min(bits.Len(uint(n))+2, 14), 0))
-	s.starts = s.starts[:0]
-	i := int32(0)
-	for b := uint64(0); b<<s.drop <= uint64(span); b++ {
-		for int(i)+1 < n-1 && uint64(s.limits[i+1]-s.limits[0]) <= b<<s.drop {
+	s.first = cellOf(s.limits[0])
+	s.cells = s.cells[:0]
+	i, last := 0, cellOf(s.limits[len(s.limits)-1]-1)
+	for c := s.first; c <= last; c++ {
+		for v := cellBegin(c); s.limits[i+1] <= v; {
 			i++
 		}
-		s.starts = append(s.starts, i)
+		s.cells = append(s.cells, cell{s.by[i], s.limits[i+1], uint32(i)})
 	}
-	s.starts = append(s.starts, int32(n-2))
 }
 
-// of gives the shift of a value.
+// of gives the shift of a value between the first limit and the last.
 func (s *shifts) of(v uint32) uint32 {
-	d := v - s.limits[0]
-	b := d >> s.drop
-	from, end := s.starts[b], s.starts[b+1]
-	for end-from > 8 {
-		if m := (from + end + 1) / 2; s.limits[m] <= v {
-			from = m
-		} else {
-			end = m - 1
+	c := &s.cells[cellOf(v)-s.first]
+	if v < c.until {
+		return c.by
+	}
+	return s.search(c.i+1, v)
+}
+
+// search finds the shift of a value that is not before a limit.
+func (s *shifts) search(i uint32, v uint32) uint32 {
+	rest := s.limits[i+1:]
+	for k, limit := range rest[:min(4, len(rest))] { // most cells have few limits
+		if v < limit {
+			return s.by[int(i)+k]
 		}
 	}
-	for from < end && s.limits[from+1] <= v {
-		from++
-	}
-	return s.by[from]
+	k, _ := slices.BinarySearch(rest, v+1)
+	return s.by[int(i)+k]
 }
 
 // apply changes the fields of b, which are bytes of the base from an offset on and are to
-// become bytes of the content at to. Only fields are changed that lie in b as a whole, and
-// for stepCode with what is before them.
+// become bytes of the content at to. Only fields are changed that lie in b as a whole, with
+// what is before them.
 func (s *step) apply(b []byte, from, to int64) {
 	if len(s.limits) < 2 {
 		return
 	}
-	lo, span := s.limits[0], s.limits[len(s.limits)-1]-s.limits[0]
 	switch s.kind {
 	case stepWord:
-		for p := int((int64(s.phase) - from) & 3); p+4 <= len(b); p += 4 {
-			if v := binary.LittleEndian.Uint32(b[p:]); v-lo < span {
-				binary.LittleEndian.PutUint32(b[p:], v+s.of(v))
-			}
-		}
+		s.words(b[min(int((int64(s.phase)-from)&3), len(b)):])
 	case stepAny:
-		for p := 0; p+4 <= len(b); p++ {
-			if v := binary.LittleEndian.Uint32(b[p:]); v-lo < span && !letters(v) {
-				binary.LittleEndian.PutUint32(b[p:], v+s.of(v))
-				p += 3
-			}
-		}
+		s.any(b)
 	case stepCode:
-		place, moved := uint32(from), uint32(to-from)
-		for p := 2; p+4 <= len(b); p++ {
-			if !operand[b[p-1]] || !isOperand(b[p-2], b[p-1]) {
-				continue
-			}
-			w := binary.LittleEndian.Uint32(b[p:])
-			if v := w + place + uint32(p); v-lo < span {
-				binary.LittleEndian.PutUint32(b[p:], w+s.of(v)-moved)
-				p += 3
-			}
+		s.code(b, uint32(from), uint32(to-from))
+	}
+}
+
+// words changes words.
+func (s *step) words(b []byte) {
+	lo, span := s.limits[0], s.limits[len(s.limits)-1]-s.limits[0]
+	for ; len(b) >= 4; b = b[4:] {
+		v := binary.LittleEndian.Uint32(b)
+		if v-lo < span {
+			binary.LittleEndian.PutUint32(b, v+s.of(v))
+		}
+	}
+}
+
+// any changes fields at any place.
+func (s *step) any(b []byte) {
+	lo, span := s.limits[0], s.limits[len(s.limits)-1]-s.limits[0]
+	for len(b) >= 4 {
+		v := binary.LittleEndian.Uint32(b)
+		if v-lo >= span || letters(v) {
+			b = b[1:]
+			continue
+		}
+		binary.LittleEndian.PutUint32(b, v+s.of(v))
+		b = b[4:]
+	}
+}
+
+// code changes operands of code that is at place of the base, and moves by a distance.
+func (s *step) code(b []byte, place, moved uint32) {
+	lo, span := s.limits[0], s.limits[len(s.limits)-1]-s.limits[0]
+	for p := 0; p+6 <= len(b); p++ {
+		skip := operand[b[p]]
+		if skip == 0 || skip == 2 && b[p+1]&0xf0 != 0x80 {
+			continue
+		}
+		at := p + int(skip)
+		w := binary.LittleEndian.Uint32(b[at:])
+		if v := w + place + uint32(at); v-lo < span {
+			binary.LittleEndian.PutUint32(b[at:], w+s.of(v)-moved)
+			p = at + 3
 		}
 	}
 }
@@ -120,18 +160,21 @@ func letters(v uint32) bool {
 	return (v-0x202020)&^v&0x808080 == 0 && (v+0x010101|v)&0x808080 == 0
 }
 
-// operand marks the bytes that may come before a relative operand.
-var operand = func() (t [256]bool) {
+// operand says how far behind a byte of code an operand is that is relative to the next
+// instruction: behind E8 or E9 (call, jump) and the mode byte of an instruction with memory
+// relative to the instruction pointer, one byte; behind 0F, if one of 80 to 8F (conditional
+// jumps) follows it, two. 0 if there is none.
+var operand = func() (t [256]uint8) {
 	for i := range t {
-		t[i] = i == 0xe8 || i == 0xe9 || i&0xf0 == 0x80 || i&0xc7 == 5
+		switch {
+		case i == 0xe8 || i == 0xe9 || i&0xc7 == 5:
+			t[i] = 1
+		case i == 0x0f:
+			t[i] = 2
+		}
 	}
 	return t
 }()
-
-// isOperand says whether a relative operand of four bytes follows two bytes, of which operand
-// marks the second: that of a call, a jump, a conditional jump, or of an instruction with
-// memory relative to the instruction pointer.
-func isOperand(a, b byte) bool { return b&0xf0 != 0x80 || a == 0x0f }
 
 // moves are the steps of a block, one after the other.
 type moves struct {
