@@ -124,6 +124,7 @@ func (m *matcher) scan(t []byte, place int64) {
 	judged := 0               // up to where drift was asked, or need not be
 	wait := sample            // after how many bytes it is asked again
 	asked, pause := 0, record // where realign was asked, and after how many bytes it is asked again
+	probed, found := -probes, uint8(0)
 	for i := 0; i < len(t); {
 		if i-asked >= pause && i+record+4 <= len(t) {
 			asked = i
@@ -177,7 +178,10 @@ func (m *matcher) scan(t []byte, place int64) {
 			i++
 			continue
 		}
-		if !flat(t[i:]) {
+		if i < probed || i >= probed+probes {
+			probed, found = i, m.x.probe(t[i:])
+		}
+		if found>>(i-probed)&1 != 0 && !flat(t[i:]) {
 			q = m.x.find(t[i:])
 		}
 		if q < 0 || q == p {
