@@ -25,7 +25,7 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 
 const (
 	group     = 64       // blocks between two checkpoints
-	keptBytes = 12 << 20 // of decoded blocks of a key
+	keptBytes = 11 << 20 // of decoded blocks of a key
 	keptKey   = keptBytes >> keyLog
 )
 
