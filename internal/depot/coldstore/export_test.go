@@ -7,4 +7,6 @@ import (
 )
 
 // UnpackWith sets how contents are unpacked.
-func (c *Cold) UnpackWith(f func(ctx context.Context, src cold.Source) (cold.Source, error)) { c.unpack = f }
+func (c *Cold) UnpackWith(f func(ctx context.Context, src cold.Source) (cold.Source, error)) {
+	c.unpack = f
+}

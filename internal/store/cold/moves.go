@@ -35,7 +35,7 @@ type step struct {
 type shifts struct {
 	limits []uint32 // ascending
 	by     []uint32 // modulo 2^32; one less than limits
-	cells  []cell // from that of the first limit on; see cellOf
+	cells  []cell   // from that of the first limit on; see cellOf
 	first  uint32
 }
 
