@@ -101,6 +101,7 @@ type Cold struct {
 	owner   string // names this process in the progress
 	forms   []string
 	wait    func(ctx context.Context, d time.Duration) error
+	unpack  func(ctx context.Context, src cold.Source) (cold.Source, error)
 	// Space returns the size of the disk with the contents, and how much of it is free;
 	// nil for a bucket.
 	Space func() (total, free int64, err error)
@@ -127,7 +128,7 @@ type Home struct {
 // contents.
 func NewCold(h Home, opt ColdOptions, log *slog.Logger, now func() time.Time) *Cold {
 	c := &Cold{db: h.DB, dir: h.Dir, placed: h.Placed, now: now, log: log, Options: opt, owner: rand.Text(), wait: ctxio.Pause,
-		forms: h.Forms}
+		unpack: cold.Unpack, forms: h.Forms}
 	if !h.Placed {
 		c.Space = c.Disk
 	}
@@ -450,7 +451,7 @@ func (c *Cold) CoolOne(ctx context.Context, series []Candidate, i int, opt CoolO
 	}
 	defer plain.Close()
 	src := newOpened(plain, k.Ref)
-	if src.source, err = cold.Unpack(ctx, src.source); err != nil {
+	if src.source, err = c.unpack(ctx, src.source); err != nil {
 		return done, err
 	}
 	key, err := cold.Estimate(ctx, src.source, nil, coolSamples)

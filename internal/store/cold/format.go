@@ -17,9 +17,9 @@ import (
 	"io"
 )
 
-// Version is the newest version of the format that this package reads. It writes it for
-// contents that are unpacked, or whose base is; other cold files have version 1.
-const Version = 2
+// Version is the newest version of the format that this package reads, and the one of the
+// deltas that it writes. It writes version 2 for keys that are unpacked, version 1 for others.
+const Version = 3
 
 // Form says what a cold file is.
 type Form uint8
@@ -47,11 +47,12 @@ const (
 	kindDelta = 1 // a frame with controls, differences and insertions
 	kindCopy  = 2 // no frame: bytes of the base that begin at a unit
 	kindZero  = 3 // no frame: zeros; only in a delta, like kindCopy
+	kindMoved = 4 // a frame with controls, moves, differences and insertions; from version 3 on
 )
 
 const (
 	magic      = "SDC1\r\n\x1a\n"
-	headLen    = 92 // of version 1; version 2 adds headMore bytes and two layouts
+	headLen    = 92 // of version 1; later ones add headMore bytes and two layouts
 	headMore   = 8
 	footLen    = 52
 	entryLen   = 20 // of a block in the table, without its ranges
@@ -100,7 +101,7 @@ type Header struct {
 	BaseSum   [32]byte // zeros for a key
 
 	own, base *layout // of the content and of its base; nil if they have no streams
-	more      int64   // bytes of the head that version 2 adds
+	more      int64   // bytes of the head that versions 2 and 3 add
 }
 
 // Streams is the number of deflate streams of the content that are stored unpacked.
@@ -155,7 +156,7 @@ func (h Header) append(b []byte) []byte {
 	return b
 }
 
-// readMore reads what version 2 adds to the head, up to an offset.
+// readMore reads what versions 2 and 3 add to the head, up to an offset.
 func (h *Header) readMore(r io.ReaderAt, end int64) error {
 	if h.Version < 2 {
 		return nil
@@ -309,8 +310,8 @@ func (t *tableReader) check(i int64, e *entry, n int64) error {
 	switch e.kind {
 	case kindPlain:
 		ok = e.frame > 0 && e.controls == 0 && e.diffs == 0 && n == 0
-	case kindDelta:
-		ok = t.h.Form == DeltaForm && e.frame > 0 && e.controls > 0 && e.controls+e.diffs+size <= maxPayload && n > 0
+	case kindDelta, kindMoved:
+		ok = (e.kind == kindDelta || t.h.Version >= 3) && t.h.Form == DeltaForm && e.frame > 0 && e.controls > 0 && e.controls+e.diffs+size <= maxPayload && n > 0
 	case kindCopy:
 		ok = t.h.Form == DeltaForm && e.frame == 0 && e.controls == 0 && e.diffs == 0 && len(e.extents) == 1 &&
 			e.extents[0].n == (int64(size)+unit-1)/unit && e.extents[0].first*unit+int64(size) <= t.h.unpackedBase()

@@ -71,7 +71,7 @@ func TestUnpackedDelta(t *testing.T) {
 		t.Errorf("the delta has %d bytes; without unpacking it has %d", len(delta), len(plain))
 	}
 	h, err := ReadHeader(bytes.NewReader(delta), int64(len(delta)))
-	if err != nil || h.Version != 2 || h.Streams() != 2 || h.Size != int64(len(b)) || h.UnpackedSize() < 1_200_000 {
+	if err != nil || h.Version != 3 || h.Streams() != 2 || h.Size != int64(len(b)) || h.UnpackedSize() < 1_200_000 {
 		t.Errorf("head %+v, %v", h, err)
 	}
 	open := func(file []byte, base io.ReaderAt) *Reader {
