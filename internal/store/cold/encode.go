@@ -115,6 +115,9 @@ func (h *Header) take(src Source, base *Source) error {
 	if h.own != nil || h.base != nil {
 		h.Version = 2
 	}
+	if h.own.hasKinds() || h.base.hasKinds() {
+		h.Version = 3
+	}
 	return nil
 }
 

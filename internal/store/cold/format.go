@@ -17,9 +17,10 @@ import (
 	"io"
 )
 
-// Version is the newest version of the format that this package reads. It writes it for
-// contents that are unpacked, or whose base is; other cold files have version 1.
-const Version = 2
+// Version is the newest version of the format that this package reads. Contents of which, or of
+// whose base, a folder of a cabinet is unpacked have it; version 2 those with deflate streams only,
+// and version 1 all others.
+const Version = 3
 
 // Form says what a cold file is.
 type Form uint8
@@ -51,7 +52,7 @@ const (
 
 const (
 	magic      = "SDC1\r\n\x1a\n"
-	headLen    = 92 // of version 1; version 2 adds headMore bytes and two layouts
+	headLen    = 92 // of version 1; later ones add headMore bytes and two layouts
 	headMore   = 8
 	footLen    = 52
 	entryLen   = 20 // of a block in the table, without its ranges
@@ -100,10 +101,10 @@ type Header struct {
 	BaseSum   [32]byte // zeros for a key
 
 	own, base *layout // of the content and of its base; nil if they have no streams
-	more      int64   // bytes of the head that version 2 adds
+	more      int64   // bytes of the head that version 2 and later ones add
 }
 
-// Streams is the number of deflate streams of the content that are stored unpacked.
+// Streams is the number of deflate streams and folders of cabinets of the content that are stored unpacked.
 func (h Header) Streams() int {
 	if h.own == nil {
 		return 0
@@ -150,12 +151,12 @@ func (h Header) append(b []byte) []byte {
 	}
 	at := len(b)
 	b = append(b, make([]byte, headMore)...)
-	b = appendLayout(appendLayout(b, h.own), h.base)
+	b = appendLayout(appendLayout(b, h.own, h.Version >= 3), h.base, h.Version >= 3)
 	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-headMore))
 	return b
 }
 
-// readMore reads what version 2 adds to the head, up to an offset.
+// readMore reads what version 2 and later ones add to the head, up to an offset.
 func (h *Header) readMore(r io.ReaderAt, end int64) error {
 	if h.Version < 2 {
 		return nil
@@ -173,11 +174,11 @@ func (h *Header) readMore(r io.ReaderAt, end int64) error {
 	if err := readFull(r, list, headLen+headMore, "the head"); err != nil {
 		return err
 	}
-	own, list, ok := parseLayout(list, h.Size)
+	own, list, ok := parseLayout(list, h.Size, h.Version >= 3)
 	if !ok {
 		return damaged("its list of streams contradicts itself")
 	}
-	base, list, ok := parseLayout(list, h.BaseSize)
+	base, list, ok := parseLayout(list, h.BaseSize, h.Version >= 3)
 	if !ok || len(list) > 0 || base.stored() != base.unpacked || h.Form == KeyForm && len(base.streams) > 0 {
 		return damaged("the list of streams of its base contradicts itself")
 	}

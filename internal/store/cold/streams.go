@@ -20,7 +20,7 @@ const (
 )
 
 // Unpack finds the deflate streams of src that can be made again of their bytes: compressed
-// sections, members of archives. The result stands for the same content; its cold files hold
+// sections, members of archives, folders of cabinets. The result stands for the same content; its cold files hold
 // the streams unpacked. A stream that is damaged, of an unknown program, or takes too long
 // stays as it is.
 func Unpack(ctx context.Context, src Source) (Source, error) {
@@ -106,14 +106,10 @@ func (f *finder) search() error {
 		n := min(searchSize, len(b))
 		next := at + int64(n)
 		for i := 0; i < n; i++ {
-			if b[i] != 0x78 && b[i] != 0x1f && b[i] != 'P' {
+			if b[i] != 0x78 && b[i] != 0x1f && b[i] != 'P' && b[i] != 'M' {
 				continue
 			}
-			head := streamHead(b[i:])
-			if head == 0 {
-				continue
-			}
-			end, err := f.try(at + int64(i) + int64(head))
+			end, err := f.look(b[i:], at+int64(i))
 			if err != nil {
 				return err
 			}
@@ -130,6 +126,18 @@ func (f *finder) search() error {
 		at = next
 	}
 	return nil
+}
+
+// look looks for streams whose heads are at the begin of b, at a place of the content, and returns
+// where they end; 0 if there are none.
+func (f *finder) look(b []byte, at int64) (end int64, err error) {
+	if head := streamHead(b); head > 0 {
+		return f.try(at + int64(head))
+	}
+	if isCabinet(b) {
+		return f.cabinet(at)
+	}
+	return 0, nil
 }
 
 // streamHead is how many bytes at the begin of b are the head of a deflate stream; 0 if they are

@@ -16,6 +16,10 @@ const (
 	zlib9Setting = 16   // + level; memLevel 9
 	goSetting    = 32   // compress/flate of Go, level 1
 	forgets      = 0x80 // after an empty stored block, nothing before it is referred to
+
+	// Only of folders:
+	flushedSetting = 33   // + level, 7 or 8, of github.com/klauspost/compress; in runs of 32 blocks
+	primed         = 0x40 // each block begins with a new program that is given the 32 KiB before it
 )
 
 // What a correction corrects.
@@ -29,8 +33,14 @@ const (
 // newPredictor returns the predictor of a setting; nil if there is none. It uses the memory of
 // an earlier one.
 func (r *run) newPredictor(setting byte) predictor {
-	s, memory := setting&^forgets, 8
+	s, memory := setting&^(forgets|primed), 8
 	switch {
+	case s == flushedSetting+7 || s == flushedSetting+8:
+		if r.flushed == nil {
+			r.flushed = &flushed{}
+		}
+		r.flushed.reset(&r.text, int(s-flushedSetting))
+		return r.flushed
 	case s == goSetting:
 		if r.goFast == nil {
 			r.goFast = &goFast{}
@@ -55,7 +65,9 @@ type run struct {
 	predictor
 	goFast  *goFast
 	chains  *chains
+	flushed *flushed
 	setting byte
+	parts   int // blocks of a folder that are begun
 	p       int
 	counts  counts
 	scratch coding
@@ -63,7 +75,10 @@ type run struct {
 
 func (r *run) begin(setting byte, plain io.Reader, size int) bool {
 	r.reset(plain, size)
-	r.setting, r.p = setting, 0
+	r.setting, r.p, r.parts = setting, 0, 0
+	if s := setting &^ forgets; size > 0 && s > goSetting {
+		return false
+	}
 	r.predictor = r.newPredictor(setting)
 	return r.predictor != nil
 }
@@ -100,6 +115,11 @@ func (r *run) storedTokens(end int) (n int, whole bool, err error) {
 	return n, whole, nil
 }
 
+// final says whether a block is predicted to be the last one, of its kind and from a place on.
+func (r *run) final(kind uint8, from int) bool {
+	return r.p == r.size && (r.predictor != predictor(r.flushed) || kind == fixed && r.p == from)
+}
+
 // over says whether a block of n tokens is predicted to end.
 func (r *run) over(n int) bool { return r.p >= r.size || n > 0 && r.full(n, r.p) }
 
@@ -114,11 +134,13 @@ type analysis struct {
 	decided bool   // whether the program forgets what is before such a block
 }
 
-// begin begins the recipe of a stream of size bytes, those of plain.
+// begin begins the recipe of a stream of size bytes, those of plain. A folder has none yet.
 func (a *analysis) begin(setting byte, plain io.Reader, size int) bool {
 	a.recipe = append(a.recipe[:0], setting)
-	a.exact, a.flushed, a.decided = 0, false, false
-	return a.run.begin(setting, plain, size)
+	a.exact, a.flushed = 0, false
+	ok := a.run.begin(setting, plain, size)
+	a.decided = a.predictor == predictor(a.run.flushed) // each of its blocks ends with an empty one
+	return ok
 }
 
 // decide finds out whether the program forgets what is before an empty stored block, of which
@@ -176,7 +198,7 @@ func (a *analysis) add(ctx context.Context, b *block) error {
 	if a.wrong > 0 {
 		flags |= otherTokens
 	}
-	if b.final != (a.p == a.size) {
+	if b.final != a.final(b.coding.kind, from) {
 		flags |= otherFinal
 	}
 	if a.setting&forgets != 0 && b.coding.kind == stored && b.size == 0 {
@@ -246,6 +268,7 @@ type Packer struct {
 	out    blockWriter
 	given  int // of out.b
 	over   bool
+	more   bool // parts of a folder follow
 	data   []byte
 	err    error
 }
@@ -343,7 +366,7 @@ func (p *Packer) next() error {
 		}
 		p.data = append(p.data, p.bytes(from)...)
 	}
-	if b.final = p.p == p.size; flags&otherFinal != 0 {
+	if b.final = p.final(b.coding.kind, from); flags&otherFinal != 0 {
 		b.final = !b.final
 	}
 	if p.setting&forgets != 0 && b.coding.kind == stored && p.p == from {
@@ -353,7 +376,7 @@ func (p *Packer) next() error {
 		p.skip()
 	}
 	p.over = b.final
-	if p.err == nil && (!p.out.write(b, p.data) || b.final && len(p.recipe) > 0) {
+	if p.err == nil && (!p.out.write(b, p.data) || b.final && !p.more && len(p.recipe) > 0) {
 		return errRecipe
 	}
 	return p.err
