@@ -115,7 +115,7 @@ func (h *Header) take(src Source, base *Source) error {
 	if h.own != nil || h.base != nil {
 		h.Version = 2
 	}
-	if h.own.hasKinds() || h.base.hasKinds() {
+	if h.own.isNewer() || h.base.isNewer() {
 		h.Version = 3
 	}
 	return nil

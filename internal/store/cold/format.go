@@ -17,9 +17,9 @@ import (
 	"io"
 )
 
-// Version is the newest version of the format that this package reads. Contents of which, or of
-// whose base, a folder of a cabinet is unpacked have it; version 2 those with deflate streams only,
-// and version 1 all others.
+// Version is the newest version of the format that this package reads. Cold files have the
+// oldest version that has what they need: 1 without unpacked streams, 3 with folders of cabinets or
+// with recipes that are newer than version 2.
 const Version = 3
 
 // Form says what a cold file is.

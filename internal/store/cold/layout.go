@@ -29,6 +29,7 @@ type layout struct {
 	starts   []int64
 	unpacked int64   // length of the unpacked form, without recipes
 	recipes  []int64 // where each recipe ends, counted from there
+	newer    bool    // there are recipes that version 2 does not have
 }
 
 func newLayout(size int64, streams []deflate.Stream, recipes []int64) *layout {
@@ -75,9 +76,9 @@ func (l *layout) orNil() *layout {
 	return l
 }
 
-// hasKinds says whether a layout has streams of other kinds than those of version 2.
-func (l *layout) hasKinds() bool {
-	return l != nil && slices.ContainsFunc(l.streams, func(s deflate.Stream) bool { return s.Kind != deflate.Deflate })
+// isNewer says whether a layout has streams of other kinds, or recipes, than version 2 has.
+func (l *layout) isNewer() bool {
+	return l != nil && (l.newer || slices.ContainsFunc(l.streams, func(s deflate.Stream) bool { return s.Kind != deflate.Deflate }))
 }
 
 // appendLayout writes the streams, with the lengths of their recipes and, from version 3 on, their

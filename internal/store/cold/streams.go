@@ -55,12 +55,15 @@ func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 	}
 	var lens []int64
 	var tail []byte
+	newer := false
 	for i := range f.streams {
 		r := f.streams[i].Recipe
+		newer = newer || deflate.Newer(r)
 		lens, tail = append(lens, int64(len(r))), append(tail, r...)
 		f.streams[i].Recipe = nil
 	}
 	l := newLayout(src.Size, f.streams, lens)
+	l.newer = newer
 	u := newUnpacker(src.ReaderAt, l, 4) // it is read from begin to end
 	u.tail = tail
 	src.ReaderAt, src.layout = u, l

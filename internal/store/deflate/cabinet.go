@@ -24,7 +24,7 @@ const (
 	partBytes = 32 << 10 // that each block of a folder stands for, except the last one
 	partHead  = 8
 	partMark  = "CK"
-	// runParts is how many blocks our own cabinets are compressed in one run: see flushed.
+	// runParts is how many blocks our own cabinets are compressed in one run: see lazy.
 	runParts = 32
 )
 
@@ -310,7 +310,10 @@ func (r *run) part(size int) error {
 			from = r.p
 		}
 		x.forget(from)
-	case *flushed:
+	case *lazy:
+		if !x.flushes {
+			return ErrRefused
+		}
 		if (r.parts-1)%runParts == 0 {
 			x.restart(from, r.p)
 		}

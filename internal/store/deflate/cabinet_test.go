@@ -101,10 +101,7 @@ func folderAgain(t *testing.T, b, plain []byte) Stream {
 
 // TestOwnCabinet: a cabinet that package cab writes has a recipe of a few bytes.
 func TestOwnCabinet(t *testing.T) {
-	noise := make([]byte, 300_000)
-	rnd := rand.NewChaCha8([32]byte{1})
-	_, _ = rnd.Read(noise)
-	mixed := bytes.Join([][]byte{sample(t, 700_000), noise, make([]byte, 200_000), sample(t, 100_000)}, nil)
+	mixed := bytes.Join([][]byte{sample(t, 700_000), noise(300_000), make([]byte, 200_000), sample(t, 100_000)}, nil)
 	for name, plain := range map[string][]byte{"program": sample(t, 5<<20), "mixed": mixed} {
 		for _, level := range []int{7, 8} {
 			t.Run(name+" "+strconv.Itoa(level), func(t *testing.T) {

@@ -15,6 +15,7 @@ const (
 	zlibSetting  = 0    // + level; memLevel 8
 	zlib9Setting = 16   // + level; memLevel 9
 	goSetting    = 32   // compress/flate of Go, level 1
+	lazySetting  = 48   // + level, 4 to 9, of compress/flate of Go
 	forgets      = 0x80 // after an empty stored block, nothing before it is referred to
 
 	// Only of folders:
@@ -36,11 +37,9 @@ func (r *run) newPredictor(setting byte) predictor {
 	s, memory := setting&^(forgets|primed), 8
 	switch {
 	case s == flushedSetting+7 || s == flushedSetting+8:
-		if r.flushed == nil {
-			r.flushed = &flushed{}
-		}
-		r.flushed.reset(&r.text, int(s-flushedSetting))
-		return r.flushed
+		return r.newLazy(int(s-flushedSetting), true)
+	case s >= lazySetting+4 && s <= lazySetting+9:
+		return r.newLazy(int(s-lazySetting), false)
 	case s == goSetting:
 		if r.goFast == nil {
 			r.goFast = &goFast{}
@@ -59,13 +58,36 @@ func (r *run) newPredictor(setting byte) predictor {
 	return r.chains
 }
 
+func (r *run) newLazy(level int, flushes bool) predictor {
+	if r.lazy == nil {
+		r.lazy = &lazy{}
+	}
+	r.lazy.reset(&r.text, level, flushes)
+	return r.lazy
+}
+
+// flushes says whether each block is followed by an empty one.
+func (r *run) flushes() bool {
+	x, ok := r.predictor.(*lazy)
+	return ok && x.flushes
+}
+
+// ofFolders says whether a recipe is one that only folders have.
+func ofFolders(setting byte) bool {
+	s := setting &^ forgets
+	return s&primed != 0 || s == flushedSetting+7 || s == flushedSetting+8
+}
+
+// Newer says whether a recipe has a setting that cold files of version 2 do not have.
+func Newer(recipe []byte) bool { return len(recipe) > 0 && recipe[0]&^forgets > goSetting }
+
 // run is a stream on its way through a predictor.
 type run struct {
 	text
 	predictor
 	goFast  *goFast
 	chains  *chains
-	flushed *flushed
+	lazy    *lazy
 	setting byte
 	parts   int // blocks of a folder that are begun
 	p       int
@@ -76,7 +98,7 @@ type run struct {
 func (r *run) begin(setting byte, plain io.Reader, size int) bool {
 	r.reset(plain, size)
 	r.setting, r.p, r.parts = setting, 0, 0
-	if s := setting &^ forgets; size > 0 && s > goSetting {
+	if size > 0 && ofFolders(setting) {
 		return false
 	}
 	r.predictor = r.newPredictor(setting)
@@ -117,7 +139,7 @@ func (r *run) storedTokens(end int) (n int, whole bool, err error) {
 
 // final says whether a block is predicted to be the last one, of its kind and from a place on.
 func (r *run) final(kind uint8, from int) bool {
-	return r.p == r.size && (r.predictor != predictor(r.flushed) || kind == fixed && r.p == from)
+	return r.p == r.size && (!r.flushes() || kind == fixed && r.p == from)
 }
 
 // over says whether a block of n tokens is predicted to end.
@@ -139,7 +161,7 @@ func (a *analysis) begin(setting byte, plain io.Reader, size int) bool {
 	a.recipe = append(a.recipe[:0], setting)
 	a.exact, a.flushed = 0, false
 	ok := a.run.begin(setting, plain, size)
-	a.decided = a.predictor == predictor(a.run.flushed) // each of its blocks ends with an empty one
+	a.decided = a.flushes()
 	return ok
 }
 

@@ -110,6 +110,7 @@ var settings = []byte{
 	goSetting, zlibSetting + 6, zlibSetting + 1, zlibSetting + 9, zlibSetting + 5, zlibSetting + 4, zlibSetting + 3, zlibSetting + 2,
 	zlibSetting + 7, zlibSetting + 8, zlib9Setting + 6, zlib9Setting + 9, zlib9Setting + 1, zlib9Setting + 5, zlib9Setting + 4,
 	zlib9Setting + 3, zlib9Setting + 2, zlib9Setting + 7, zlib9Setting + 8,
+	lazySetting + 6, lazySetting + 5, lazySetting + 9, lazySetting + 4, lazySetting + 7, lazySetting + 8,
 }
 
 // Probe reads the begin of a stream that ends before an end, and says whether it may have a
