@@ -2,6 +2,7 @@ package cold
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -226,4 +227,36 @@ func (f *finder) passed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Packs returns the SHA-256 of the file that an unpacked content packs: the bytes of its longest
+// stream, if they are most of what it holds.
+func (s *Source) Packs(ctx context.Context) (sum [32]byte, ok bool, err error) {
+	if s.layout == nil {
+		return sum, false, nil
+	}
+	l, longest := s.layout, 0
+	for i := range l.streams {
+		if l.streams[i].Size > l.streams[longest].Size {
+			longest = i
+		}
+	}
+	at, size := l.starts[longest], l.streams[longest].Size
+	if size < l.unpacked/2 {
+		return sum, false, nil
+	}
+	h := sha256.New()
+	for b := make([]byte, min(searchSize, size)); size > 0; {
+		if err := ctx.Err(); err != nil {
+			return sum, false, err
+		}
+		b = b[:min(int64(len(b)), size)]
+		if err := readAll(s, b, at); err != nil {
+			return sum, false, err
+		}
+		h.Write(b)
+		at, size = at+int64(len(b)), size-int64(len(b))
+	}
+	h.Sum(sum[:0])
+	return sum, true, nil
 }
