@@ -112,7 +112,8 @@ func TestColdPacked(t *testing.T) {
 				want[addPacked(t, d, "app", "app."+end, body)] = body
 				c.advance(24 * time.Hour)
 			}
-			if sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != 4 || sum.After*100 > 3*sum.Before {
+			sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour})
+			if err != nil || sum.Contents != 4 || sum.After*100 > 3*sum.Before {
 				t.Fatalf("cool: %+v, %v, want 4 contents and at most 3 per cent of the bytes", sum, err)
 			}
 			rnd := rand.New(rand.NewPCG(12, 1))

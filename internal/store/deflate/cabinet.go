@@ -147,7 +147,8 @@ func FolderEnd(ctx context.Context, r io.ReaderAt, at, end int64, n int) (int64,
 // folderSettings are tried in this order.
 var folderSettings = []byte{
 	flushedSetting + 7, zlibSetting + 6, zlibSetting + 9, primed | zlibSetting + 6, primed | zlibSetting + 9, flushedSetting + 8,
-	zlibSetting + 1, primed | zlibSetting + 1, zlibSetting + 5, zlibSetting + 7, zlibSetting + 8, zlibSetting + 4, zlibSetting + 3, zlibSetting + 2,
+	zlibSetting + 1, primed | zlibSetting + 1,
+	zlibSetting + 5, zlibSetting + 7, zlibSetting + 8, zlibSetting + 4, zlibSetting + 3, zlibSetting + 2,
 	primed | zlibSetting + 5, primed | zlibSetting + 7, primed | zlibSetting + 8,
 	primed | zlibSetting + 4, primed | zlibSetting + 3, primed | zlibSetting + 2,
 }
