@@ -414,14 +414,14 @@ func seriesOf(rows []contents.CoolCandidate, products []string) (list []coolSeri
 			list = append(list, coolSeries{product: r.Product})
 			last = r
 		}
+		s := &list[len(list)-1]
 		k := Candidate{
-			Ref: r.Ref, Size: r.Size, Order: r.Object, Tx: r.Tx, Newest: newest[r.Ref], Used: r.Added,
+			Ref: r.Ref, Size: r.Size, Product: s.product, Order: r.Object, Tx: r.Tx, Newest: newest[r.Ref], Used: r.Added,
 			Cold: r.Cold, Base: r.Base, File: r.File, Made: r.Made, Needed: r.Deltas,
 		}
 		if read := r.Read.AddDate(0, 0, 1); !r.Read.IsZero() && read.After(k.Used) { // some time on that day
 			k.Used = read
 		}
-		s := &list[len(list)-1]
 		s.contents = append(s.contents, k)
 	}
 	return list
@@ -535,15 +535,19 @@ func (c *Cold) hasSpace(size int64) error {
 // chooseBase returns the key from which a content is built best, opened, and the
 // estimated length of the delta; nil if a key of its own is better.
 func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src opened, key int64) (best int64, base *opened, err error) {
-	for _, j := range Bases(series, i, c.now()) {
-		f, err := c.store.OpenBase(ctx, series[j].Ref)
+	refs, err := c.bases(ctx, series, i, src)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, ref := range refs {
+		f, err := c.store.OpenBase(ctx, ref)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // damaged: verify names it
 		}
 		var n int64
 		var b *opened
 		if err == nil {
-			if b, n, err = estimate(ctx, src, f, series[j].Ref); err != nil {
+			if b, n, err = estimate(ctx, src, f, ref); err != nil {
 				_ = f.Close() // opened for reading
 			}
 		}

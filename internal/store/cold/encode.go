@@ -115,6 +115,9 @@ func (h *Header) take(src Source, base *Source) error {
 	if h.own != nil {
 		h.Version = max(h.Version, 2)
 	}
+	if h.own.isNewer() || h.base.isNewer() {
+		h.Version = 3
+	}
 	return nil
 }
 

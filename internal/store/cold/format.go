@@ -17,8 +17,9 @@ import (
 	"io"
 )
 
-// Version is the newest version of the format that this package reads, and the one of the
-// deltas that it writes. It writes version 2 for keys that are unpacked, version 1 for others.
+// Version is the newest version of the format that this package reads, and that of the deltas that it
+// writes. Keys have the oldest version that has what they need: 1 without unpacked streams, 3 with
+// folders of cabinets or with recipes that are newer than version 2.
 const Version = 3
 
 // Form says what a cold file is.
@@ -101,10 +102,10 @@ type Header struct {
 	BaseSum   [32]byte // zeros for a key
 
 	own, base *layout // of the content and of its base; nil if they have no streams
-	more      int64   // bytes of the head that versions 2 and 3 add
+	more      int64   // bytes of the head that version 2 and later ones add
 }
 
-// Streams is the number of deflate streams of the content that are stored unpacked.
+// Streams is the number of deflate streams and folders of cabinets of the content that are stored unpacked.
 func (h Header) Streams() int {
 	if h.own == nil {
 		return 0
@@ -151,12 +152,12 @@ func (h Header) append(b []byte) []byte {
 	}
 	at := len(b)
 	b = append(b, make([]byte, headMore)...)
-	b = appendLayout(appendLayout(b, h.own), h.base)
+	b = appendLayout(appendLayout(b, h.own, h.Version >= 3), h.base, h.Version >= 3)
 	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-headMore))
 	return b
 }
 
-// readMore reads what versions 2 and 3 add to the head, up to an offset.
+// readMore reads what version 2 and later ones add to the head, up to an offset.
 func (h *Header) readMore(r io.ReaderAt, end int64) error {
 	if h.Version < 2 {
 		return nil
@@ -174,11 +175,11 @@ func (h *Header) readMore(r io.ReaderAt, end int64) error {
 	if err := readFull(r, list, headLen+headMore, "the head"); err != nil {
 		return err
 	}
-	own, list, ok := parseLayout(list, h.Size)
+	own, list, ok := parseLayout(list, h.Size, h.Version >= 3)
 	if !ok {
 		return damaged("its list of streams contradicts itself")
 	}
-	base, list, ok := parseLayout(list, h.BaseSize)
+	base, list, ok := parseLayout(list, h.BaseSize, h.Version >= 3)
 	if !ok || len(list) > 0 || base.stored() != base.unpacked || h.Form == KeyForm && len(base.streams) > 0 {
 		return damaged("the list of streams of its base contradicts itself")
 	}
