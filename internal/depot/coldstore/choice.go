@@ -19,10 +19,12 @@ const (
 )
 
 // Repeats reports whether files of a kind are much like those of the build before:
-// programs, libraries and debug information, but no archives and no sources.
+// programs, libraries and debug information, source bundles, and what is kept by its SHA-1,
+// which may be a cabinet, a package or any other file.
 func Repeats(k symfile.Kind) bool {
 	switch k {
-	case symfile.PE, symfile.PDB, symfile.ELF, symfile.MachO, symfile.WASM, symfile.Breakpad:
+	case symfile.PE, symfile.PDB, symfile.PortablePDB, symfile.ELF, symfile.MachO, symfile.WASM, symfile.Breakpad,
+		symfile.SourceBundle, symfile.SHA1:
 		return true
 	}
 	return false
@@ -33,8 +35,9 @@ func Repeats(k symfile.Kind) bool {
 // Contents of different products are never built from each other. What follows decides from
 // a series and a time which of them become cold, and from which others they are built.
 type Candidate struct {
-	Ref  blob.Ref
-	Size int64
+	Ref     blob.Ref
+	Size    int64
+	Product string // of the series
 	// Order grows with the time of the first adding; Tx is the newest transaction that
 	// holds the content.
 	Order, Tx int64

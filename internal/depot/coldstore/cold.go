@@ -101,6 +101,7 @@ type Cold struct {
 	owner   string // names this process in the progress
 	forms   []string
 	wait    func(ctx context.Context, d time.Duration) error
+	unpack  func(ctx context.Context, src cold.Source) (cold.Source, error)
 	// Space returns the size of the disk with the contents, and how much of it is free;
 	// nil for a bucket.
 	Space func() (total, free int64, err error)
@@ -127,7 +128,7 @@ type Home struct {
 // contents.
 func NewCold(h Home, opt ColdOptions, log *slog.Logger, now func() time.Time) *Cold {
 	c := &Cold{db: h.DB, dir: h.Dir, placed: h.Placed, now: now, log: log, Options: opt, owner: rand.Text(), wait: ctxio.Pause,
-		forms: h.Forms}
+		unpack: cold.Unpack, forms: h.Forms}
 	if !h.Placed {
 		c.Space = c.Disk
 	}
@@ -413,14 +414,14 @@ func seriesOf(rows []contents.CoolCandidate, products []string) (list []coolSeri
 			list = append(list, coolSeries{product: r.Product})
 			last = r
 		}
+		s := &list[len(list)-1]
 		k := Candidate{
-			Ref: r.Ref, Size: r.Size, Order: r.Object, Tx: r.Tx, Newest: newest[r.Ref], Used: r.Added,
+			Ref: r.Ref, Size: r.Size, Product: s.product, Order: r.Object, Tx: r.Tx, Newest: newest[r.Ref], Used: r.Added,
 			Cold: r.Cold, Base: r.Base, File: r.File, Made: r.Made, Needed: r.Deltas,
 		}
 		if read := r.Read.AddDate(0, 0, 1); !r.Read.IsZero() && read.After(k.Used) { // some time on that day
 			k.Used = read
 		}
-		s := &list[len(list)-1]
 		s.contents = append(s.contents, k)
 	}
 	return list
@@ -450,7 +451,7 @@ func (c *Cold) CoolOne(ctx context.Context, series []Candidate, i int, opt CoolO
 	}
 	defer plain.Close()
 	src := newOpened(plain, k.Ref)
-	if src.source, err = cold.Unpack(ctx, src.source); err != nil {
+	if src.source, err = c.unpack(ctx, src.source); err != nil {
 		return done, err
 	}
 	key, err := cold.Estimate(ctx, src.source, nil, coolSamples)
@@ -534,15 +535,19 @@ func (c *Cold) hasSpace(size int64) error {
 // chooseBase returns the key from which a content is built best, opened, and the
 // estimated length of the delta; nil if a key of its own is better.
 func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src opened, key int64) (best int64, base *opened, err error) {
-	for _, j := range Bases(series, i, c.now()) {
-		f, err := c.store.OpenBase(ctx, series[j].Ref)
+	refs, err := c.bases(ctx, series, i, src)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, ref := range refs {
+		f, err := c.store.OpenBase(ctx, ref)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // damaged: verify names it
 		}
 		var n int64
 		var b *opened
 		if err == nil {
-			if b, n, err = estimate(ctx, src, f, series[j].Ref); err != nil {
+			if b, n, err = estimate(ctx, src, f, ref); err != nil {
 				_ = f.Close() // opened for reading
 			}
 		}

@@ -124,6 +124,8 @@ func TestTortureBits(t *testing.T) {
 	base := program(1, 150_000)
 	b := edit(r, base, 100)
 	key, delta := encoded(t, base, nil), encoded(t, b, base)
+	movedBase, movedTo := moving(20_000)
+	movedDelta := encoded(t, movedTo, movedBase)
 	at := func(file []byte) int { return int(binary.LittleEndian.Uint64(file[len(file)-footLen:])) }
 	silent := 0
 	for _, test := range []struct {
@@ -134,8 +136,9 @@ func TestTortureBits(t *testing.T) {
 		from, end int
 	}{
 		{"key", key, nil, base, headLen, at(key)},
-		{"delta", delta, bytes.NewReader(base), b, headLen, at(delta)},
-		{"head", delta, bytes.NewReader(base), b, 0, headLen},
+		{"delta", delta, bytes.NewReader(base), b, headEnd(delta), at(delta)},
+		{"delta with moves", movedDelta, bytes.NewReader(movedBase), movedTo, headEnd(movedDelta), at(movedDelta)},
+		{"head", delta, bytes.NewReader(base), b, 0, headEnd(delta)},
 		{"table and foot", delta, bytes.NewReader(base), b, at(delta), len(delta)},
 	} {
 		for range 10_000 {
@@ -147,7 +150,7 @@ func TestTortureBits(t *testing.T) {
 			switch {
 			case err == nil && !bytes.Equal(got, test.want):
 				t.Fatalf("%s: a flipped bit of byte %d gives other bytes", test.name, i)
-			case err == nil && (i < headLen || i >= at(test.file)):
+			case err == nil && (i < headEnd(test.file) || i >= at(test.file)):
 				t.Fatalf("%s: a flipped bit of byte %d is not noticed", test.name, i)
 			case err == nil:
 				silent++
@@ -221,6 +224,8 @@ func within(t testing.TB, f func()) {
 func FuzzOpen(f *testing.F) {
 	base := program(1, 200_000)
 	b := edit(rand.New(rand.NewPCG(1, 1)), base, 30)
+	movedBase, movedTo := moving(1000)
+	f.Add(encoded(f, movedTo, movedBase), true)
 	for _, file := range [][]byte{encoded(f, base, nil), encoded(f, b, base), encoded(f, nil, nil), encoded(f, b[:100], base), encoded(f, make([]byte, 1000), base)} {
 		f.Add(file, false)
 		f.Add(file, true)
@@ -229,7 +234,7 @@ func FuzzOpen(f *testing.F) {
 		if len(file) >= headLen+footLen && seal {
 			f := file[len(file)-footLen:]
 			at, n := binary.LittleEndian.Uint64(f), binary.LittleEndian.Uint32(f[8:])
-			if at >= headLen && at < uint64(len(file)) && uint64(n) <= uint64(len(file)-footLen)-at {
+			if at >= uint64(headEnd(file)) && at < uint64(len(file)) && uint64(n) <= uint64(len(file)-footLen)-at {
 				file = sealed(file)
 			}
 		}
@@ -276,6 +281,6 @@ func FuzzApply(f *testing.F) {
 	gathered := program(1, 2*unit)
 	f.Fuzz(func(_ *testing.T, controls, diffs, inserts []byte, n uint16) {
 		e := entry{controls: len(controls), diffs: len(diffs), extents: []extent{{2, 1}, {5, 1}}}
-		apply(make([]byte, n), gathered, &e, 3*unit, slices.Concat(controls, diffs, inserts))
+		new(Reader).apply(make([]byte, n), gathered, &e, 3*unit, slices.Concat(controls, diffs, inserts))
 	})
 }

@@ -1,6 +1,9 @@
 package cold
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // classes is how runs of differences are kept apart: those of one byte, of two, three
 // and four, and longer ones. Addresses that moved alike are alike then, and next to
@@ -81,6 +84,26 @@ func readGap(b []byte) (n int, rest []byte) {
 		return int(b[1]) | int(b[2])<<8 | int(b[3])<<16, b[4:]
 	}
 	return -1, nil
+}
+
+// estimate is about how many bytes the parts take, if each byte is coded by how often it is
+// in its part.
+func (d *differences) estimate() (n int) {
+	parts := [...][]byte{d.gaps, d.runs, d.values[0], d.values[1], d.values[2], d.values[3], d.values[4]}
+	for _, p := range parts {
+		var count [256]int
+		for _, b := range p {
+			count[b]++
+		}
+		bits := 0.0
+		for _, k := range count {
+			if k > 0 {
+				bits += float64(k) * math.Log2(float64(len(p))/float64(k))
+			}
+		}
+		n += int(bits / 8)
+	}
+	return n
 }
 
 // begin writes the lengths before the rest, unless all is zero.

@@ -44,7 +44,7 @@ func EncodeKey(ctx context.Context, w io.Writer, src Source, pace func(int) erro
 // end, and the base once. Both may be of any size: of a large base, the surroundings of
 // a block's own place are searched. The base must not be a delta. For pace see EncodeKey.
 func EncodeDelta(ctx context.Context, w io.Writer, src, base Source, pace func(int) error) (Stats, error) {
-	h := Header{Version: 1, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, Sum: src.Sum,
+	h := Header{Version: 3, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, Sum: src.Sum,
 		BaseSize: base.Size, BaseSum: base.Sum}
 	return encode(ctx, w, src, &base, h, pace)
 }
@@ -112,8 +112,11 @@ func (h *Header) take(src Source, base *Source) error {
 	if h.UnpackedSize() > maxSize || h.unpackedBase() > maxSize {
 		return fmt.Errorf("cold: a content of %d bytes unpacked cannot be stored", h.UnpackedSize())
 	}
-	if h.own != nil || h.base != nil {
-		h.Version = 2
+	if h.own != nil {
+		h.Version = max(h.Version, 2)
+	}
+	if h.own.isNewer() || h.base.isNewer() {
+		h.Version = 3
 	}
 	return nil
 }
@@ -135,7 +138,7 @@ func (s *Stats) count(kind uint8) {
 	switch kind {
 	case kindPlain:
 		s.Plain++
-	case kindDelta:
+	case kindDelta, kindMoved:
 		s.Delta++
 	case kindCopy:
 		s.Copied++
@@ -150,6 +153,8 @@ type encoder struct {
 	zstd     *zstd.Encoder
 	index    index
 	match    matcher
+	learner  learner
+	moves    []byte
 	plain    []byte
 	controls []byte
 	diffs    differences
@@ -208,12 +213,11 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 	if len(segments) == 1 && e.copied(b, segments[0]) {
 		return nil, nil
 	}
-	matched := e.collect(b, place, segments)
-	if matched == 0 || len(e.controls)+e.diffs.len()+len(b) > maxPayload {
-		return e.whole(b)
-	}
-	parts := e.diffs.append([][]byte{e.controls})
-	if err := e.compress(&e.frame, append(parts, e.inserts)...); err != nil {
+	e.learner.learn(b, place, &e.index, segments)
+	if ok, err := e.differ(b, place, segments); !ok || err != nil {
+		if err == nil {
+			return e.whole(b)
+		}
 		return nil, err
 	}
 	// Where the base helps little, it may not help at all.
@@ -222,14 +226,52 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 			return nil, err
 		}
 		if len(e.other.b) <= len(e.frame.b) {
-			e.entry.extents = e.entry.extents[:0]
-			e.entry.kind, e.entry.frame = kindPlain, uint32(len(e.other.b))
+			e.entry = entry{sum: e.entry.sum, extents: e.entry.extents[:0], kind: kindPlain, frame: uint32(len(e.other.b))}
 			return e.other.b, nil
 		}
 	}
-	e.entry.kind, e.entry.frame = kindDelta, uint32(len(e.frame.b))
-	e.entry.controls, e.entry.diffs = len(e.controls), e.diffs.len()
 	return e.frame.b, nil
+}
+
+// differ makes a frame of differences, in e.frame, and its entry; false if the base gives
+// nothing, or too much.
+func (e *encoder) differ(b []byte, place int64, segments []segment) (bool, error) {
+	l := &e.learner
+	matched := e.collect(b, place, segments, l.base)
+	if matched == 0 {
+		return false, nil
+	}
+	e.moves = e.moves[:0]
+	if l.moves.n > 0 {
+		e.moves = l.moves.append(e.moves)
+		with := e.diffs.estimate() + len(e.moves)
+		e.subtract(b, segments, l.plain)
+		// What differs may cost little without moves, since it is all alike.
+		if e.diffs.estimate() <= with {
+			l.moves.reset()
+			e.moves = e.moves[:0]
+		} else {
+			e.subtract(b, segments, l.base)
+		}
+	}
+	e.entry.kind, e.entry.controls, e.entry.diffs = kindDelta, len(e.controls), len(e.moves)+e.diffs.len()
+	if len(e.moves) > 0 {
+		e.entry.kind = kindMoved
+	}
+	if e.entry.controls+e.entry.diffs+len(b) > maxPayload {
+		return false, nil
+	}
+	err := e.compress(&e.frame, append(e.diffs.append([][]byte{e.controls, e.moves}), e.inserts)...)
+	e.entry.frame = uint32(len(e.frame.b))
+	return true, err
+}
+
+// subtract makes the differences between a block and what its segments take of the base.
+func (e *encoder) subtract(b []byte, segments []segment, base []byte) {
+	e.diffs.reset()
+	for _, s := range segments {
+		e.diffs.subtract(b[s.at:s.at+s.n], base[s.at:])
+	}
 }
 
 // compress makes one frame of parts. Each part begins another block of the frame, so
@@ -259,9 +301,8 @@ const worth = 64
 
 // whole makes a frame of the bytes themselves.
 func (e *encoder) whole(b []byte) ([]byte, error) {
-	e.entry.extents = e.entry.extents[:0]
 	err := e.compress(&e.frame, b)
-	e.entry.kind, e.entry.frame = kindPlain, uint32(len(e.frame.b))
+	e.entry = entry{sum: e.entry.sum, extents: e.entry.extents[:0], kind: kindPlain, frame: uint32(len(e.frame.b))}
 	return e.frame.b, err
 }
 
@@ -278,10 +319,10 @@ func (e *encoder) copied(b []byte, s segment) bool {
 }
 
 // collect makes controls, differences and insertions of segments, and the extents of
-// the entry. It gives the number of bytes that come from the base.
-func (e *encoder) collect(b []byte, place int64, segments []segment) (matched int) {
+// the entry. It gives the number of bytes that come from the base; base has them.
+func (e *encoder) collect(b []byte, place int64, segments []segment, base []byte) (matched int) {
 	e.controls, e.inserts = e.controls[:0], e.inserts[:0]
-	e.diffs.reset()
+	e.subtract(b, segments, base)
 	if len(segments) == 0 {
 		return 0
 	}
@@ -299,7 +340,6 @@ func (e *encoder) collect(b []byte, place int64, segments []segment) (matched in
 		from := x.from + int64(s.from)
 		e.controls = control(e.controls, s.n, end-s.at-s.n, from-pos)
 		pos = from + int64(s.n)
-		e.diffs.subtract(b[s.at:s.at+s.n], x.data[s.from:])
 		e.inserts = append(e.inserts, b[s.at+s.n:end]...)
 		matched += s.n
 	}

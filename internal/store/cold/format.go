@@ -17,9 +17,10 @@ import (
 	"io"
 )
 
-// Version is the newest version of the format that this package reads. It writes it for
-// contents that are unpacked, or whose base is; other cold files have version 1.
-const Version = 2
+// Version is the newest version of the format that this package reads, and that of the deltas that it
+// writes. Keys have the oldest version that has what they need: 1 without unpacked streams, 3 with
+// folders of cabinets or with recipes that are newer than version 2.
+const Version = 3
 
 // Form says what a cold file is.
 type Form uint8
@@ -47,11 +48,12 @@ const (
 	kindDelta = 1 // a frame with controls, differences and insertions
 	kindCopy  = 2 // no frame: bytes of the base that begin at a unit
 	kindZero  = 3 // no frame: zeros; only in a delta, like kindCopy
+	kindMoved = 4 // a frame with controls, moves, differences and insertions; from version 3 on
 )
 
 const (
 	magic      = "SDC1\r\n\x1a\n"
-	headLen    = 92 // of version 1; version 2 adds headMore bytes and two layouts
+	headLen    = 92 // of version 1; later ones add headMore bytes and two layouts
 	headMore   = 8
 	footLen    = 52
 	entryLen   = 20 // of a block in the table, without its ranges
@@ -100,10 +102,10 @@ type Header struct {
 	BaseSum   [32]byte // zeros for a key
 
 	own, base *layout // of the content and of its base; nil if they have no streams
-	more      int64   // bytes of the head that version 2 adds
+	more      int64   // bytes of the head that version 2 and later ones add
 }
 
-// Streams is the number of deflate streams of the content that are stored unpacked.
+// Streams is the number of deflate streams and folders of cabinets of the content that are stored unpacked.
 func (h Header) Streams() int {
 	if h.own == nil {
 		return 0
@@ -150,12 +152,12 @@ func (h Header) append(b []byte) []byte {
 	}
 	at := len(b)
 	b = append(b, make([]byte, headMore)...)
-	b = appendLayout(appendLayout(b, h.own), h.base)
+	b = appendLayout(appendLayout(b, h.own, h.Version >= 3), h.base, h.Version >= 3)
 	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-headMore))
 	return b
 }
 
-// readMore reads what version 2 adds to the head, up to an offset.
+// readMore reads what version 2 and later ones add to the head, up to an offset.
 func (h *Header) readMore(r io.ReaderAt, end int64) error {
 	if h.Version < 2 {
 		return nil
@@ -173,11 +175,11 @@ func (h *Header) readMore(r io.ReaderAt, end int64) error {
 	if err := readFull(r, list, headLen+headMore, "the head"); err != nil {
 		return err
 	}
-	own, list, ok := parseLayout(list, h.Size)
+	own, list, ok := parseLayout(list, h.Size, h.Version >= 3)
 	if !ok {
 		return damaged("its list of streams contradicts itself")
 	}
-	base, list, ok := parseLayout(list, h.BaseSize)
+	base, list, ok := parseLayout(list, h.BaseSize, h.Version >= 3)
 	if !ok || len(list) > 0 || base.stored() != base.unpacked || h.Form == KeyForm && len(base.streams) > 0 {
 		return damaged("the list of streams of its base contradicts itself")
 	}
@@ -309,8 +311,8 @@ func (t *tableReader) check(i int64, e *entry, n int64) error {
 	switch e.kind {
 	case kindPlain:
 		ok = e.frame > 0 && e.controls == 0 && e.diffs == 0 && n == 0
-	case kindDelta:
-		ok = t.h.Form == DeltaForm && e.frame > 0 && e.controls > 0 && e.controls+e.diffs+size <= maxPayload && n > 0
+	case kindDelta, kindMoved:
+		ok = (e.kind == kindDelta || t.h.Version >= 3) && t.h.Form == DeltaForm && e.frame > 0 && e.controls > 0 && e.controls+e.diffs+size <= maxPayload && n > 0
 	case kindCopy:
 		ok = t.h.Form == DeltaForm && e.frame == 0 && e.controls == 0 && e.diffs == 0 && len(e.extents) == 1 &&
 			e.extents[0].n == (int64(size)+unit-1)/unit && e.extents[0].first*unit+int64(size) <= t.h.unpackedBase()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,16 +23,25 @@ func sealed(file []byte) []byte {
 	at := int(binary.LittleEndian.Uint64(f))
 	n := int(binary.LittleEndian.Uint32(f[8:]))
 	sum := sha256.New()
-	sum.Write(file[:headLen])
+	sum.Write(file[:headEnd(file)])
 	sum.Write(file[at : at+n])
 	copy(f[12:], sum.Sum(nil))
 	return file
 }
 
+// headEnd is where the head of a cold file ends, as far as that can be.
+func headEnd(file []byte) int {
+	if file[8] < 2 || len(file) < headLen+headMore+footLen {
+		return headLen
+	}
+	n := int64(binary.LittleEndian.Uint32(file[headLen:]))
+	return headLen + headMore + int(min(n, int64(len(file)-headLen-headMore-footLen)))
+}
+
 // made gives the cold file that these entries and frames make.
 func made(h Header, frames []byte, entries ...entry) []byte {
 	out := h.append(nil)
-	f := foot{table: int64(headLen + len(frames))}
+	f := foot{table: int64(len(out) + len(frames))}
 	out = append(out, frames...)
 	for i := range entries {
 		out = entries[i].append(out)
@@ -68,11 +78,12 @@ func TestHeader(t *testing.T) {
 		want Header
 	}{
 		{"key", encoded(t, b, nil), Header{Version: 1, Form: KeyForm, BlockSize: 256 << 10, Size: int64(len(b)), Sum: sha256.Sum256(b)}},
-		{"delta", encoded(t, b, base), Header{Version: 1, Form: DeltaForm, BlockSize: 1 << 20, Size: int64(len(b)), Sum: sha256.Sum256(b),
+		{"delta", encoded(t, b, base), Header{Version: 3, Form: DeltaForm, BlockSize: 1 << 20, Size: int64(len(b)), Sum: sha256.Sum256(b),
 			BaseSize: int64(len(base)), BaseSum: sha256.Sum256(base)}},
 		{"nothing", encoded(t, nil, nil), Header{Version: 1, Form: KeyForm, BlockSize: 256 << 10, Sum: sha256.Sum256(nil)}},
 	} {
 		h, err := ReadHeader(bytes.NewReader(test.file), int64(len(test.file)))
+		h.more = 0
 		if err != nil || h != test.want {
 			t.Errorf("%s: %+v, %v; want %+v", test.name, h, err, test.want)
 		}
@@ -202,6 +213,19 @@ func TestHostile(t *testing.T) {
 		p := frame(t, append(append(bytes.Clone(controls), diffs...), inserts...))
 		return made(delta, p, entry{kind: kindDelta, frame: uint32(len(p)), controls: len(controls), diffs: len(diffs), extents: extents})
 	}
+	third := delta
+	third.Version = 3
+	moved := func(moves, diffs []byte) []byte {
+		controls := controlOf(100_000, 0, 0)
+		p := frame(t, slices.Concat(controls, moves, diffs))
+		return made(third, p, entry{kind: kindMoved, frame: uint32(len(p)), controls: len(controls), diffs: len(moves) + len(diffs), extents: []extent{{0, 4}},
+			sum: xxhash.Sum64(base[:100_000])})
+	}
+	if got, err := read(moved([]byte{1, stepWord, 2, 200, 1, 1, 0}, nil), bytes.NewReader(base)); err != nil || !bytes.Equal(got, base[:100_000]) {
+		t.Fatalf("moves that are right: %v", err)
+	}
+	huge := binary.AppendUvarint([]byte{1, stepWord}, maxMoves+1)
+	huge = append(huge, bytes.Repeat([]byte{1}, 2*maxMoves+1)...)
 	long := bytes.Repeat([]byte{1, 0, 1}, 100_000)
 	one := []extent{{0, 4}}
 	for name, file := range map[string][]byte{
@@ -215,7 +239,8 @@ func TestHostile(t *testing.T) {
 		"other size":                made(Header{Version: 1, BlockSize: 256 << 10, Size: 100_001}, plain, ok),
 		"frame of 64 MiB":           made(key, bomb, entry{kind: kindPlain, frame: uint32(len(bomb))}),
 		"payload of 64 MiB":         made(delta, bomb, entry{kind: kindDelta, frame: uint32(len(bomb)), controls: 5, extents: one}),
-		"kind 4":                    made(key, plain, entry{kind: 4, frame: uint32(len(plain))}),
+		"kind 4 in a key":           made(key, plain, entry{kind: 4, frame: uint32(len(plain))}),
+		"kind 5":                    made(third, plain, entry{kind: 5, frame: uint32(len(plain)), controls: 5, extents: one}),
 		"delta in a key":            made(key, plain, entry{kind: kindDelta, frame: uint32(len(plain)), controls: 3}),
 		"size of exabytes":          made(Header{Version: 1, BlockSize: 256 << 10, Size: 1 << 62}, plain, ok),
 		"negative size":             made(Header{Version: 1, BlockSize: 256 << 10, Size: -1}, plain, ok),
@@ -256,13 +281,37 @@ func TestHostile(t *testing.T) {
 		"values that nobody adds":   control(one, controlOf(100_000, 0, 0), []byte{1, 1, 2, 0, 0, 0, 0, 5, 1, 7, 7}, nil),
 		"gap without a run":         control(one, controlOf(100_000, 0, 0), []byte{2, 1, 1, 0, 0, 0, 0, 5, 5, 1, 7}, nil),
 		"run without a gap":         control(one, controlOf(100_000, 0, 0), []byte{1, 2, 2, 0, 0, 0, 0, 5, 1, 1, 7, 7}, nil),
-		"frame that is none":        made(key, data[:50], entry{kind: kindPlain, frame: 50}),
-		"frame of 4 GB":             made(key, plain, entry{kind: kindPlain, frame: 1<<32 - 1}),
-		"table without its end":     sealedCut(made(key, plain, ok)),
-		"hash of another table":     func() []byte { f := made(key, plain, ok); f[len(f)-20] ^= 1; return f }(),
-		"foot of another place":     func() []byte { f := made(key, plain, ok); f[len(f)-footLen]++; return f }(),
-		"flags":                     func() []byte { f := made(key, plain, ok); f[11] = 1; return sealed(f) }(),
-		"text transfer":             bytes.ReplaceAll(made(key, plain, ok), []byte("\r\n"), []byte("\n")),
+		"moves in version 1": func() []byte {
+			f := moved([]byte{1, stepWord, 2, 200, 1, 1, 0}, nil)
+			f[8] = 1
+			return sealed(f)
+		}(),
+		"moves in version 2": func() []byte {
+			f := moved([]byte{1, stepWord, 2, 200, 1, 1, 0}, nil)
+			f[8] = 2
+			return sealed(f)
+		}(),
+		"no moves":                 moved(nil, nil),
+		"seven steps":              moved([]byte{7, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2}, nil),
+		"step without its limits":  moved([]byte{1, stepWord}, nil),
+		"step of one limit":        moved([]byte{1, stepWord, 1, 5}, nil),
+		"step of an unknown kind":  moved([]byte{1, steps, 2, 5, 1, 0}, nil),
+		"step of an unknown phase": moved([]byte{1, stepWord | 4<<4, 2, 5, 1, 0}, nil),
+		"phase of another kind":    moved([]byte{1, stepCode | 1<<4, 2, 5, 1, 0}, nil),
+		"limits that are equal":    moved([]byte{1, stepWord, 3, 5, 0, 1, 0, 0}, nil),
+		"limit above 2^32":         moved([]byte{1, stepWord, 2, 255, 255, 255, 255, 15, 1, 0}, nil),
+		"small value at any place": moved([]byte{1, stepAny, 2, 5, 1, 0}, nil),
+		"shift of 2^32":            moved([]byte{1, stepWord, 2, 5, 1, 0x80, 0x80, 0x80, 0x80, 0x20}, nil),
+		"shift that is missing":    moved([]byte{1, stepWord, 2, 5, 1}, nil),
+		"more limits than allowed": moved(huge, nil),
+		"moves and more":           moved([]byte{1, stepWord, 2, 200, 1, 1, 0, 9}, nil),
+		"frame that is none":       made(key, data[:50], entry{kind: kindPlain, frame: 50}),
+		"frame of 4 GB":            made(key, plain, entry{kind: kindPlain, frame: 1<<32 - 1}),
+		"table without its end":    sealedCut(made(key, plain, ok)),
+		"hash of another table":    func() []byte { f := made(key, plain, ok); f[len(f)-20] ^= 1; return f }(),
+		"foot of another place":    func() []byte { f := made(key, plain, ok); f[len(f)-footLen]++; return f }(),
+		"flags":                    func() []byte { f := made(key, plain, ok); f[11] = 1; return sealed(f) }(),
+		"text transfer":            bytes.ReplaceAll(made(key, plain, ok), []byte("\r\n"), []byte("\n")),
 	} {
 		got, err := read(file, bytes.NewReader(base))
 		if err == nil {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestStoredFiles: cold files that were written once stay readable.
-// SYMDEPOT_COLD_UPDATE=1 writes them again, after a change of the format.
+// TestStoredFiles: cold files that were written once stay readable. key.c1 and delta.c1 have
+// version 1, moved.c1 has version 3 and steps of all kinds; unpacked.c1 of TestStoredRecipes has
+// version 2. They are never written again; SYMDEPOT_COLD_UPDATE=1 writes those that are missing.
 func TestStoredFiles(t *testing.T) {
 	const dir = "../../../testdata"
 	load := func(name string) []byte {
@@ -20,9 +21,10 @@ func TestStoredFiles(t *testing.T) {
 		return b
 	}
 	base, b := load("pdb/hello-x64.pdb"), load("pdb/hello-x86.pdb")
-	if os.Getenv("SYMDEPOT_COLD_UPDATE") != "" {
-		for name, file := range map[string][]byte{"key.c1": encoded(t, base, nil), "delta.c1": encoded(t, b, base)} {
-			if err := os.WriteFile(filepath.Join(dir, "cold", name), file, 0o644); err != nil {
+	movedBase, movedTo := moving(20_000)
+	if to := filepath.Join(dir, "cold", "moved.c1"); os.Getenv("SYMDEPOT_COLD_UPDATE") != "" {
+		if _, err := os.Stat(to); err != nil {
+			if err := os.WriteFile(to, encoded(t, movedTo, movedBase), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -34,6 +36,15 @@ func TestStoredFiles(t *testing.T) {
 	delta, err := read(load("cold/delta.c1"), bytes.NewReader(base))
 	if err != nil || !bytes.Equal(delta, b) {
 		t.Errorf("delta.c1 does not give hello-x86.pdb: %v", err)
+	}
+	moved, err := read(load("cold/moved.c1"), bytes.NewReader(movedBase))
+	if err != nil || !bytes.Equal(moved, movedTo) {
+		t.Errorf("moved.c1 does not give its content: %v", err)
+	}
+	for name, version := range map[string]byte{"key.c1": 1, "delta.c1": 1, "unpacked.c1": 2, "moved.c1": 3} {
+		if b := load("cold/" + name); b[8] != version {
+			t.Errorf("%s has version %d, want %d", name, b[8], version)
+		}
 	}
 }
 
@@ -48,6 +59,23 @@ func TestStoredRecipes(t *testing.T) {
 	c := open(t, file, nil)
 	if n := c.Header().Streams(); n != 19 {
 		t.Errorf("%d streams, want 19", n)
+	}
+	if b := restored(t, c); sha256.Sum256(b) != c.Header().Sum {
+		t.Error("the content has another hash")
+	}
+}
+
+// TestStoredFolders: folders of cabinets, and streams of Go's other levels, that were unpacked once
+// can be made again for ever. The content of folders.c1 are cabinets of our own at levels 7 and 8, one
+// of gcab 1.5 (zlib 1.2.13), and streams of Go 1.26 at levels 4 to 9. The file is never written again.
+func TestStoredFolders(t *testing.T) {
+	file, err := os.ReadFile("../../../testdata/cold/folders.c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, file, nil)
+	if n := c.Header().Streams(); n != 9 {
+		t.Errorf("%d streams, want 9", n)
 	}
 	if b := restored(t, c); sha256.Sum256(b) != c.Header().Sum {
 		t.Error("the content has another hash")

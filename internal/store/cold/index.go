@@ -9,7 +9,7 @@ import (
 const (
 	// window is how much of the base is in memory at once, and slide how much it
 	// moves on at a time for a larger base.
-	window = 64 << 20
+	window = 56 << 20
 	slide  = 8 << 20
 	// tableLog is the number of slots of the fingerprint table.
 	tableLog = 23
@@ -114,6 +114,21 @@ func flat(b []byte) bool {
 
 func (x *index) slot(h uint64, p int64) uint32 {
 	return uint32(h)<<placeBits | uint32(p>>x.step)&placeMask
+}
+
+// probes is how many places probe looks up.
+const probes = 8
+
+// probe says for each of the first places of b, bit by bit, whether find could find something
+// there. Its look-ups do not wait for each other, as those of find do.
+func (x *index) probe(b []byte) (mask uint8) {
+	for i := range min(probes, len(b)-seed+1) {
+		h := fingerprint(b[i:])
+		if s := x.slots[h>>x.shift]; s != 0 && (s^uint32(h)<<placeBits)>>placeBits == 0 {
+			mask |= 1 << i
+		}
+	}
+	return mask
 }
 
 // find gives a place in the window that has the first bytes of b, or -1.

@@ -26,7 +26,7 @@ type Block struct {
 
 const maxReported = 1 << 20
 
-var kindNames = [...]string{kindPlain: "plain", kindDelta: "delta", kindCopy: "copy", kindZero: "zero"}
+var kindNames = [...]string{kindPlain: "plain", kindDelta: "delta", kindCopy: "copy", kindZero: "zero", kindMoved: "delta"}
 
 // Inspect says what a cold file of size bytes consists of. It checks head, table and
 // foot, and decodes nothing.

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
+	"slices"
 	"sort"
 	"sync"
 
@@ -27,6 +29,7 @@ type layout struct {
 	starts   []int64
 	unpacked int64   // length of the unpacked form, without recipes
 	recipes  []int64 // where each recipe ends, counted from there
+	newer    bool    // there are recipes that version 2 does not have
 }
 
 func newLayout(size int64, streams []deflate.Stream, recipes []int64) *layout {
@@ -58,7 +61,7 @@ func (l *layout) same(o *layout) bool {
 		return false
 	}
 	for i, s := range l.streams {
-		if t := o.streams[i]; s.At != t.At || s.Len != t.Len || s.Size != t.Size {
+		if t := o.streams[i]; s.At != t.At || s.Len != t.Len || s.Size != t.Size || s.Kind != t.Kind {
 			return false
 		}
 	}
@@ -73,8 +76,14 @@ func (l *layout) orNil() *layout {
 	return l
 }
 
-// appendLayout writes the streams, with the lengths of their recipes.
-func appendLayout(b []byte, l *layout) []byte {
+// isNewer says whether a layout has streams of other kinds, or recipes, than version 2 has.
+func (l *layout) isNewer() bool {
+	return l != nil && (l.newer || slices.ContainsFunc(l.streams, func(s deflate.Stream) bool { return s.Kind != deflate.Deflate }))
+}
+
+// appendLayout writes the streams, with the lengths of their recipes and, from version 3 on, their
+// kinds.
+func appendLayout(b []byte, l *layout, kinds bool) []byte {
 	if l == nil {
 		return append(b, 0)
 	}
@@ -85,13 +94,16 @@ func appendLayout(b []byte, l *layout) []byte {
 		b = binary.AppendUvarint(b, uint64(s.Len))
 		b = binary.AppendUvarint(b, uint64(s.Size))
 		b = binary.AppendUvarint(b, uint64(l.recipes[i]-recipes))
+		if kinds {
+			b = append(b, byte(s.Kind))
+		}
 		end, recipes = s.At+s.Len, l.recipes[i]
 	}
 	return b
 }
 
 // parseLayout reads what appendLayout has written for a content of size bytes.
-func parseLayout(b []byte, size int64) (l *layout, rest []byte, ok bool) {
+func parseLayout(b []byte, size int64, kinds bool) (l *layout, rest []byte, ok bool) {
 	number := func() int64 {
 		v, n := binary.Uvarint(b)
 		if n <= 0 || v > maxSize {
@@ -112,7 +124,10 @@ func parseLayout(b []byte, size int64) (l *layout, rest []byte, ok bool) {
 	for range n {
 		s := deflate.Stream{At: end + number(), Len: number(), Size: number()}
 		r := number()
-		if !ok || s.At > size || s.Len > size-s.At || s.Len == 0 {
+		if kinds {
+			s.Kind = deflate.Kind(min(number(), math.MaxUint8))
+		}
+		if !ok || s.Kind > deflate.Folder || s.At > size || s.Len > size-s.At || s.Len == 0 {
 			return nil, nil, false
 		}
 		end = s.At + s.Len
@@ -283,8 +298,8 @@ type packer struct {
 	keep bool        // what was made of a stream, for who goes back and forth
 
 	mu      sync.Mutex
-	current int // stream that is being made; -1 if none is
-	p       *deflate.Packer
+	current int       // stream that is being made; -1 if none is
+	p       io.Reader // of its bytes
 	at      int64
 	made    []byte // of the stream so far, if it is kept
 	skip    []byte
@@ -377,6 +392,11 @@ func (p *packer) begin(stream int) error {
 		return err
 	}
 	plain := bufio.NewReaderSize(io.NewSectionReader(p.r, p.starts[stream], s.Size), pieceSize)
-	p.current, p.p, p.at, p.made = stream, deflate.NewPacker(plain, s.Size, recipe), 0, p.made[:0]
+	p.current, p.at, p.made = stream, 0, p.made[:0]
+	if s.Kind == deflate.Folder {
+		p.p = deflate.NewFolderPacker(plain, s.Size, recipe)
+	} else {
+		p.p = deflate.NewPacker(plain, s.Size, recipe)
+	}
 	return nil
 }

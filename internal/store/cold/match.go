@@ -21,7 +21,12 @@ type matcher struct {
 	votes   []int32
 	ranked  []int32
 	mask    []bool
+	seen    [64]seenBy // of tell
+	turn    uint32
 }
+
+// seenBy is a difference of two words that was seen in a turn of tell.
+type seenBy struct{ turn, by uint32 }
 
 // bounds gives the part of the window around p that may be used.
 func (m *matcher) bounds(p int) (from, end int) {
@@ -114,11 +119,27 @@ func (m *matcher) scan(t []byte, place int64) {
 	base := m.x.data
 	last := segment{from: int(min(max(place-m.x.from, 0), int64(len(base)))), gain: strict}
 	lo, hi := m.bounds(last.from)
-	shift := last.from // of block against window
-	seen := 0          // where the last equal bytes ended
-	judged := 0        // up to where drift was asked, or need not be
-	wait := sample     // after how many bytes it is asked again
+	shift := last.from        // of block against window
+	seen := 0                 // where the last equal bytes ended
+	judged := 0               // up to where drift was asked, or need not be
+	wait := sample            // after how many bytes it is asked again
+	asked, pause := 0, record // where realign was asked, and after how many bytes it is asked again
+	probed, found := -probes, uint8(0)
 	for i := 0; i < len(t); {
+		if i-asked >= pause && i+record+4 <= len(t) {
+			asked = i
+			d, ok := m.realign(t[i:], i+shift, lo, hi)
+			switch {
+			case !ok:
+				pause = min(2*pause, 256*record)
+			case d != 0:
+				shift += d
+				last = m.next(t, last, hi, i, lo, i+shift, loose)
+				seen, judged, wait, pause = i, i, sample, record
+			default:
+				pause = min(2*pause, 2*record)
+			}
+		}
 		if i-judged >= wait && judged+sample <= len(t) {
 			d, ok := m.drift(t[judged:], judged+shift, lo, hi)
 			switch {
@@ -157,7 +178,10 @@ func (m *matcher) scan(t []byte, place int64) {
 			i++
 			continue
 		}
-		if !flat(t[i:]) {
+		if i < probed || i >= probed+probes {
+			probed, found = i, m.x.probe(t[i:])
+		}
+		if found>>(i-probed)&1 != 0 && !flat(t[i:]) {
 			q = m.x.find(t[i:])
 		}
 		if q < 0 || q == p {
@@ -235,6 +259,61 @@ func (m *matcher) drift(t []byte, p, lo, hi int) (d int, ok bool) {
 		return 0, false
 	}
 	return d, true
+}
+
+// record is how many bytes realign compares, and records how far from a place it looks.
+const (
+	record  = 256
+	records = 1024
+	// few differences of words are those of fields that moved.
+	few = record / 4 / 6
+)
+
+// realign looks for records around p of the window of which those at the begin of t are
+// copies whose fields moved: in the right place their words differ by few amounts, in a wrong
+// one by many, though as many bytes may be equal. d is how far from p they are; ok is false if
+// the words at p differ by many amounts, and no other place is right.
+func (m *matcher) realign(t []byte, p, lo, hi int) (d int, ok bool) {
+	skip := -(int(m.x.from&3) + p) & 3
+	t, p = t[skip:skip+record], p+skip
+	if p < lo || p+record > hi {
+		return 0, false
+	}
+	base := m.x.data
+	now := m.tell(t, base[p:], record)
+	if now <= few {
+		return 0, true
+	}
+	best := now/2 + 1
+	for by := 4; by <= records; by += 4 {
+		for _, q := range [2]int{p - by, p + by} {
+			if q < lo || q+record > hi {
+				continue
+			}
+			if n := m.tell(t, base[q:], best); n < best {
+				best, d = n, q-p
+			}
+		}
+	}
+	return d, d != 0
+}
+
+// tell counts the different amounts, up to a number of them, by which the words at the begin
+// of a and b differ.
+func (m *matcher) tell(a, b []byte, most int) (n int) {
+	m.turn++
+	a, b = a[:record], b[:record]
+	for i := 0; i < record && n < most; i += 4 {
+		by := binary.LittleEndian.Uint32(a[i:]) - binary.LittleEndian.Uint32(b[i:])
+		if by == 0 {
+			continue
+		}
+		if s := &m.seen[by*0x9e3779b1>>26]; s.turn != m.turn || s.by != by {
+			*s = seenBy{m.turn, by}
+			n++
+		}
+	}
+	return n
 }
 
 // next ends segment s and gives the one after it, which has equal bytes from i of the

@@ -25,7 +25,7 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 
 const (
 	group     = 64       // blocks between two checkpoints
-	keptBytes = 12 << 20 // of decoded blocks of a key
+	keptBytes = 11 << 20 // of decoded blocks of a key
 	keptKey   = keptBytes >> keyLog
 )
 
@@ -51,6 +51,7 @@ type Reader struct {
 	frame   []byte
 	payload []byte
 	gather  []byte
+	moves   moves
 }
 
 // keptBlock is a decoded block.
@@ -285,7 +286,7 @@ func (c *Reader) decode(data []byte, i int64, e *entry, at int64) error {
 	if err := c.gatherBase(e); err != nil {
 		return err
 	}
-	if !apply(data, c.gather, e, i<<deltaLog, out) {
+	if !c.apply(data, c.gather, e, i<<deltaLog, out) {
 		return damaged("the controls of block %d", i)
 	}
 	return nil
@@ -319,13 +320,21 @@ func grow(b []byte, n int) []byte {
 // apply rebuilds a block from the gathered ranges of the base and the payload of its
 // frame. pos is where in the base the first step begins. It is false if the payload
 // contradicts itself or leaves the ranges.
-func apply(data, gathered []byte, e *entry, pos int64, payload []byte) bool {
+func (c *Reader) apply(data, gathered []byte, e *entry, pos int64, payload []byte) bool {
 	controls, rest := payload[:e.controls], payload[e.controls:]
-	inserts := rest[e.diffs:]
+	inserts, rest := rest[e.diffs:], rest[:e.diffs]
+	c.moves.reset()
+	if e.kind == kindMoved {
+		var ok bool
+		if rest, ok = c.moves.parse(rest); !ok {
+			return false
+		}
+	}
 	var diffs differences
-	if !diffs.parse(rest[:e.diffs]) {
+	if !diffs.parse(rest) {
 		return false
 	}
+	to := pos
 	for len(controls) > 0 {
 		n, a := binary.Uvarint(controls)
 		if a <= 0 {
@@ -352,12 +361,14 @@ func apply(data, gathered []byte, e *entry, pos int64, payload []byte) bool {
 				return false
 			}
 			copy(data[:n], gathered[from:from+int64(n)])
+			c.moves.apply(data[:n], pos, to)
 			if !diffs.add(data[:n]) {
 				return false
 			}
 			pos += int64(n)
 		}
 		copy(data[n:n+m], inserts)
+		to += int64(n + m)
 		data, inserts = data[n+m:], inserts[m:]
 	}
 	return len(data) == 0 && len(inserts) == 0 && diffs.end()

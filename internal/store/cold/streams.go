@@ -2,6 +2,7 @@ package cold
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -20,7 +21,7 @@ const (
 )
 
 // Unpack finds the deflate streams of src that can be made again of their bytes: compressed
-// sections, members of archives. The result stands for the same content; its cold files hold
+// sections, members of archives, folders of cabinets. The result stands for the same content; its cold files hold
 // the streams unpacked. A stream that is damaged, of an unknown program, or takes too long
 // stays as it is.
 func Unpack(ctx context.Context, src Source) (Source, error) {
@@ -55,12 +56,15 @@ func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 	}
 	var lens []int64
 	var tail []byte
+	newer := false
 	for i := range f.streams {
 		r := f.streams[i].Recipe
+		newer = newer || deflate.Newer(r)
 		lens, tail = append(lens, int64(len(r))), append(tail, r...)
 		f.streams[i].Recipe = nil
 	}
 	l := newLayout(src.Size, f.streams, lens)
+	l.newer = newer
 	u := newUnpacker(src.ReaderAt, l, 4) // it is read from begin to end
 	u.tail = tail
 	src.ReaderAt, src.layout = u, l
@@ -106,14 +110,10 @@ func (f *finder) search() error {
 		n := min(searchSize, len(b))
 		next := at + int64(n)
 		for i := 0; i < n; i++ {
-			if b[i] != 0x78 && b[i] != 0x1f && b[i] != 'P' {
+			if b[i] != 0x78 && b[i] != 0x1f && b[i] != 'P' && b[i] != 'M' {
 				continue
 			}
-			head := streamHead(b[i:])
-			if head == 0 {
-				continue
-			}
-			end, err := f.try(at + int64(i) + int64(head))
+			end, err := f.look(b[i:], at+int64(i))
 			if err != nil {
 				return err
 			}
@@ -130,6 +130,18 @@ func (f *finder) search() error {
 		at = next
 	}
 	return nil
+}
+
+// look looks for streams whose heads are at the begin of b, at a place of the content, and returns
+// where they end; 0 if there are none.
+func (f *finder) look(b []byte, at int64) (end int64, err error) {
+	if head := streamHead(b); head > 0 {
+		return f.try(at + int64(head))
+	}
+	if isCabinet(b) {
+		return f.cabinet(at)
+	}
+	return 0, nil
 }
 
 // streamHead is how many bytes at the begin of b are the head of a deflate stream; 0 if they are
@@ -215,4 +227,36 @@ func (f *finder) passed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Packs returns the SHA-256 of the file that an unpacked content packs: the bytes of its longest
+// stream, if they are most of what it holds.
+func (s *Source) Packs(ctx context.Context) (sum [32]byte, ok bool, err error) {
+	if s.layout == nil {
+		return sum, false, nil
+	}
+	l, longest := s.layout, 0
+	for i := range l.streams {
+		if l.streams[i].Size > l.streams[longest].Size {
+			longest = i
+		}
+	}
+	at, size := l.starts[longest], l.streams[longest].Size
+	if size < l.unpacked/2 {
+		return sum, false, nil
+	}
+	h := sha256.New()
+	for b := make([]byte, min(searchSize, size)); size > 0; {
+		if err := ctx.Err(); err != nil {
+			return sum, false, err
+		}
+		b = b[:min(int64(len(b)), size)]
+		if err := readAll(s, b, at); err != nil {
+			return sum, false, err
+		}
+		h.Write(b)
+		at, size = at+int64(len(b)), size-int64(len(b))
+	}
+	h.Sum(sum[:0])
+	return sum, true, nil
 }

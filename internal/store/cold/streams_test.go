@@ -71,7 +71,7 @@ func TestUnpackedDelta(t *testing.T) {
 		t.Errorf("the delta has %d bytes; without unpacking it has %d", len(delta), len(plain))
 	}
 	h, err := ReadHeader(bytes.NewReader(delta), int64(len(delta)))
-	if err != nil || h.Version != 2 || h.Streams() != 2 || h.Size != int64(len(b)) || h.UnpackedSize() < 1_200_000 {
+	if err != nil || h.Version != 3 || h.Streams() != 2 || h.Size != int64(len(b)) || h.UnpackedSize() < 1_200_000 {
 		t.Errorf("head %+v, %v", h, err)
 	}
 	open := func(file []byte, base io.ReaderAt) *Reader {
@@ -169,9 +169,16 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 // TestUnpackedDamage: a bit that flips in a cold file with unpacked streams is noticed, or
 // changes nothing; also in its lists of streams after its hash was made right.
 func TestUnpackedDamage(t *testing.T) {
+	sections := func(t testing.TB, b []byte) []byte { return compressed(t, 1, b) }
+	for name, form := range map[string]func(testing.TB, []byte) []byte{"sections": sections, "cabinet": packed} {
+		t.Run(name, func(t *testing.T) { unpackedDamage(t, form) })
+	}
+}
+
+func unpackedDamage(t *testing.T, form func(testing.TB, []byte) []byte) {
 	r := rand.New(rand.NewPCG(symtest.Seed(t, 34), 1))
 	one := program(7, 60_000)
-	base, b := compressed(t, 1, one), compressed(t, 1, edit(r, one, 10))
+	base, b := form(t, one), form(t, edit(r, one, 10))
 	delta := chilled(t, b, base)
 	more := int(binary.LittleEndian.Uint32(delta[headLen:])) + headMore
 	reseal := func(file []byte) {

@@ -54,17 +54,30 @@ func again(t *testing.T, packed, plain []byte) Stream {
 }
 
 func TestGo(t *testing.T) {
-	plain := sample(t, 4<<20)
-	var b bytes.Buffer
-	w, err := flate.NewWriter(&b, 1)
-	if err != nil {
-		t.Fatal(err)
+	mixed := bytes.Join([][]byte{sample(t, 1<<20), noise(200_000), make([]byte, 100_000), sample(t, 100_000)}, nil)
+	for _, level := range []int{1, 4, 5, 6, 7, 8, 9} {
+		for name, plain := range map[string][]byte{"program": sample(t, 4<<20), "mixed": mixed} {
+			t.Run(name+" "+strconv.Itoa(level), func(t *testing.T) {
+				var b bytes.Buffer
+				w, err := flate.NewWriter(&b, level)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.Write(plain)
+				w.Close()
+				if s := again(t, b.Bytes(), plain); len(s.Recipe) > 16 {
+					t.Errorf("recipe of %d bytes", len(s.Recipe))
+				}
+			})
+		}
 	}
-	w.Write(plain)
-	w.Close()
-	if s := again(t, b.Bytes(), plain); len(s.Recipe) > 16 {
-		t.Errorf("recipe of %d bytes", len(s.Recipe))
-	}
+}
+
+// noise is what does not compress.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
 }
 
 // zlib compresses with Python's zlib.
@@ -152,6 +165,7 @@ func TestReader(t *testing.T) {
 func FuzzPacker(f *testing.F) {
 	plain := sample(f, 200_000)
 	f.Add([]byte{goSetting})
+	f.Add([]byte{lazySetting + 6, 1, otherTokens, 1, 7, 65})
 	f.Add([]byte{zlibSetting + 6, 0, otherCount | otherCoding | stored<<4, 10})
 	f.Add([]byte{zlibSetting + 1, 3, otherTokens, 1, 7, 65, 0, otherFinal})
 	f.Add([]byte{forgets | zlibSetting + 9, 1, otherCoding | dynamic<<4, 20, 1, 2, 3})

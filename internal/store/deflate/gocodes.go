@@ -122,6 +122,15 @@ func (g *goCodes) choose(c *coding, n *counts, size int) {
 		c.header.reset()
 		return
 	}
+	if bits := g.dynamic(c, n); (size+5)*8 < bits+bits>>4 {
+		c.kind = stored
+		c.header.reset()
+	}
+}
+
+// dynamic makes codes of the block's own, and returns the bits of the block without those that
+// follow its symbols.
+func (g *goCodes) dynamic(c *coding, n *counts) (bits int) {
 	n.lit[endBlock]++
 	lits, diss := litCodes, disCodes
 	for n.lit[lits-1] == 0 {
@@ -137,7 +146,6 @@ func (g *goCodes) choose(c *coding, n *counts, size int) {
 	g.code(c.dis[:], n.dis[:], maxCode)
 	all := append(slices.Clone(c.lit[:lits]), c.dis[:diss]...)
 	var runs [19]int
-	bits := 0
 	goRuns(all, func(symbol, _ int, rest uint) {
 		runs[symbol]++
 		bits += int(rest)
@@ -155,11 +163,7 @@ func (g *goCodes) choose(c *coding, n *counts, size int) {
 	for s, f := range n.dis {
 		bits += f * int(c.dis[s])
 	}
-	if (size+5)*8 < bits+bits>>4 {
-		c.kind = stored
-		c.header.reset()
-		return
-	}
 	c.kind = dynamic
 	header(&c.header, c.lit[:lits], c.dis[:diss], lens[:], k, func(emit func(symbol, rest int, bits uint)) { goRuns(all, emit) })
+	return bits
 }

@@ -15,7 +15,12 @@ const (
 	zlibSetting  = 0    // + level; memLevel 8
 	zlib9Setting = 16   // + level; memLevel 9
 	goSetting    = 32   // compress/flate of Go, level 1
+	lazySetting  = 48   // + level, 4 to 9, of compress/flate of Go
 	forgets      = 0x80 // after an empty stored block, nothing before it is referred to
+
+	// Only of folders:
+	flushedSetting = 33   // + level, 7 or 8, of github.com/klauspost/compress; in runs of 32 blocks
+	primed         = 0x40 // each block begins with a new program that is given the 32 KiB before it
 )
 
 // What a correction corrects.
@@ -29,8 +34,12 @@ const (
 // newPredictor returns the predictor of a setting; nil if there is none. It uses the memory of
 // an earlier one.
 func (r *run) newPredictor(setting byte) predictor {
-	s, memory := setting&^forgets, 8
+	s, memory := setting&^(forgets|primed), 8
 	switch {
+	case s == flushedSetting+7 || s == flushedSetting+8:
+		return r.newLazy(int(s-flushedSetting), true)
+	case s >= lazySetting+4 && s <= lazySetting+9:
+		return r.newLazy(int(s-lazySetting), false)
 	case s == goSetting:
 		if r.goFast == nil {
 			r.goFast = &goFast{}
@@ -49,13 +58,38 @@ func (r *run) newPredictor(setting byte) predictor {
 	return r.chains
 }
 
+func (r *run) newLazy(level int, flushes bool) predictor {
+	if r.lazy == nil {
+		r.lazy = &lazy{}
+	}
+	r.lazy.reset(&r.text, level, flushes)
+	return r.lazy
+}
+
+// flushes says whether each block is followed by an empty one.
+func (r *run) flushes() bool {
+	x, ok := r.predictor.(*lazy)
+	return ok && x.flushes
+}
+
+// ofFolders says whether a recipe is one that only folders have.
+func ofFolders(setting byte) bool {
+	s := setting &^ forgets
+	return s&primed != 0 || s == flushedSetting+7 || s == flushedSetting+8
+}
+
+// Newer says whether a recipe has a setting that cold files of version 2 do not have.
+func Newer(recipe []byte) bool { return len(recipe) > 0 && recipe[0]&^forgets > goSetting }
+
 // run is a stream on its way through a predictor.
 type run struct {
 	text
 	predictor
 	goFast  *goFast
 	chains  *chains
+	lazy    *lazy
 	setting byte
+	parts   int // blocks of a folder that are begun
 	p       int
 	counts  counts
 	scratch coding
@@ -63,7 +97,10 @@ type run struct {
 
 func (r *run) begin(setting byte, plain io.Reader, size int) bool {
 	r.reset(plain, size)
-	r.setting, r.p = setting, 0
+	r.setting, r.p, r.parts = setting, 0, 0
+	if size > 0 && ofFolders(setting) {
+		return false
+	}
 	r.predictor = r.newPredictor(setting)
 	return r.predictor != nil
 }
@@ -100,6 +137,11 @@ func (r *run) storedTokens(end int) (n int, whole bool, err error) {
 	return n, whole, nil
 }
 
+// final says whether a block is predicted to be the last one, of its kind and from a place on.
+func (r *run) final(kind uint8, from int) bool {
+	return r.p == r.size && (!r.flushes() || kind == fixed && r.p == from)
+}
+
 // over says whether a block of n tokens is predicted to end.
 func (r *run) over(n int) bool { return r.p >= r.size || n > 0 && r.full(n, r.p) }
 
@@ -114,11 +156,13 @@ type analysis struct {
 	decided bool   // whether the program forgets what is before such a block
 }
 
-// begin begins the recipe of a stream of size bytes, those of plain.
+// begin begins the recipe of a stream of size bytes, those of plain. A folder has none yet.
 func (a *analysis) begin(setting byte, plain io.Reader, size int) bool {
 	a.recipe = append(a.recipe[:0], setting)
-	a.exact, a.flushed, a.decided = 0, false, false
-	return a.run.begin(setting, plain, size)
+	a.exact, a.flushed = 0, false
+	ok := a.run.begin(setting, plain, size)
+	a.decided = a.flushes()
+	return ok
 }
 
 // decide finds out whether the program forgets what is before an empty stored block, of which
@@ -176,7 +220,7 @@ func (a *analysis) add(ctx context.Context, b *block) error {
 	if a.wrong > 0 {
 		flags |= otherTokens
 	}
-	if b.final != (a.p == a.size) {
+	if b.final != a.final(b.coding.kind, from) {
 		flags |= otherFinal
 	}
 	if a.setting&forgets != 0 && b.coding.kind == stored && b.size == 0 {
@@ -246,6 +290,7 @@ type Packer struct {
 	out    blockWriter
 	given  int // of out.b
 	over   bool
+	more   bool // parts of a folder follow
 	data   []byte
 	err    error
 }
@@ -343,7 +388,7 @@ func (p *Packer) next() error {
 		}
 		p.data = append(p.data, p.bytes(from)...)
 	}
-	if b.final = p.p == p.size; flags&otherFinal != 0 {
+	if b.final = p.final(b.coding.kind, from); flags&otherFinal != 0 {
 		b.final = !b.final
 	}
 	if p.setting&forgets != 0 && b.coding.kind == stored && p.p == from {
@@ -353,7 +398,7 @@ func (p *Packer) next() error {
 		p.skip()
 	}
 	p.over = b.final
-	if p.err == nil && (!p.out.write(b, p.data) || b.final && len(p.recipe) > 0) {
+	if p.err == nil && (!p.out.write(b, p.data) || b.final && !p.more && len(p.recipe) > 0) {
 		return errRecipe
 	}
 	return p.err

@@ -21,6 +21,7 @@ type Stream struct {
 	At, Len int64
 	Size    int64 // of its bytes
 	Recipe  []byte
+	Kind    Kind
 }
 
 // inflated reads the bytes of a stream.
@@ -29,12 +30,44 @@ type inflated struct {
 	block block
 	given int
 	err   error
+	// parts is where a folder is read; its r is nil for a deflate stream.
+	parts folder
 }
 
 // restart begins at a bit in front of which past was decoded.
 func (d *inflated) restart(r io.ReaderAt, bit, end int64, past []byte) {
 	d.begin(r, bit, end, past)
-	d.given, d.err, d.block.final = 0, nil, false
+	d.given, d.err, d.block.final, d.parts.r = 0, nil, false, nil
+}
+
+// restartFolder begins at a block of a folder in front of which past was decoded.
+func (d *inflated) restartFolder(r io.ReaderAt, at, end int64, past []byte) {
+	d.restart(r, 0, 0, past)
+	d.parts.begin(r, at, end)
+}
+
+// boundary says whether reading can begin anew here, with the bytes before, and at which bit.
+func (d *inflated) boundary() (bit int64, ok bool) {
+	switch {
+	case d.given != len(d.bytes()):
+		return 0, false
+	case d.parts.r != nil:
+		return d.parts.at * 8, d.parts.part.size == 0 && !d.parts.over()
+	}
+	return d.position(), !d.block.final
+}
+
+// decode decodes the next block.
+func (d *inflated) decode() error {
+	if d.parts.r == nil {
+		return d.next(&d.block)
+	}
+	_, _, err := d.parts.next(&d.decoder, &d.block)
+	for from := d.from; err == nil && d.parts.ends(); d.from = from { // empty blocks
+		_, _, err = d.parts.next(&d.decoder, &d.block)
+	}
+	d.block.final = d.parts.over()
+	return err
 }
 
 func (d *inflated) Read(to []byte) (int, error) {
@@ -46,7 +79,7 @@ func (d *inflated) Read(to []byte) (int, error) {
 			return 0, d.err
 		}
 		d.given = 0
-		if d.err = d.next(&d.block); d.err != nil {
+		if d.err = d.decode(); d.err != nil {
 			d.from = len(d.out)
 		}
 	}
@@ -65,6 +98,11 @@ type Analyzer struct {
 	used     int
 	plain    []byte // of the samples
 	last     byte   // setting of the last stream
+
+	// Of folders:
+	folder     folder
+	parts      []int // sizes of the blocks of the folder of which samples are
+	lastFolder byte
 }
 
 // settings are tried in this order.
@@ -72,6 +110,7 @@ var settings = []byte{
 	goSetting, zlibSetting + 6, zlibSetting + 1, zlibSetting + 9, zlibSetting + 5, zlibSetting + 4, zlibSetting + 3, zlibSetting + 2,
 	zlibSetting + 7, zlibSetting + 8, zlib9Setting + 6, zlib9Setting + 9, zlib9Setting + 1, zlib9Setting + 5, zlib9Setting + 4,
 	zlib9Setting + 3, zlib9Setting + 2, zlib9Setting + 7, zlib9Setting + 8,
+	lazySetting + 6, lazySetting + 5, lazySetting + 9, lazySetting + 4, lazySetting + 7, lazySetting + 8,
 }
 
 // Probe reads the begin of a stream that ends before an end, and says whether it may have a
@@ -268,14 +307,20 @@ func (r *Reader) seek(off int64) {
 	if r.d == nil {
 		r.d = &inflated{}
 	}
-	r.d.restart(r.r, m.bit, r.s.At+r.s.Len, m.past)
+	if r.s.Kind == Folder {
+		r.d.restartFolder(r.r, m.bit/8, r.s.At+r.s.Len, m.past)
+	} else {
+		r.d.restart(r.r, m.bit, r.s.At+r.s.Len, m.past)
+	}
 	r.at = m.at
 }
 
 func (r *Reader) read(b []byte) (int, error) {
 	last := &r.marks[len(r.marks)-1]
-	if d := r.d; d.given == len(d.bytes()) && !d.block.final && r.at >= last.at+max(markedBytes, r.s.Size/marks) {
-		r.marks = append(r.marks, mark{d.position(), r.at, bytes.Clone(d.past())})
+	if r.at >= last.at+max(markedBytes, r.s.Size/marks) {
+		if bit, ok := r.d.boundary(); ok {
+			r.marks = append(r.marks, mark{bit, r.at, bytes.Clone(r.d.past())})
+		}
 	}
 	n, err := r.d.Read(b)
 	r.at += int64(n)
