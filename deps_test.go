@@ -182,6 +182,7 @@ var mayImport = map[string][]string{
 	"debugid":                    {"internal/base/truncate"},
 	"demangle":                   {},
 	"docs":                       {},
+	"applecrash":                 {"debugid"},
 	"dump":                       {"debugid"},
 	"dwarf":                      {"functab", "internal/base/pagecache"},
 	"functab":                    {"debugid"},
@@ -259,7 +260,7 @@ var soleImporter = map[string]string{
 }
 
 // pure packages are importable by anyone: no network, no database, no cgo.
-var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab", "public"}
+var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "applecrash", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab", "public"}
 
 type pkg struct {
 	ImportPath string
