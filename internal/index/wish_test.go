@@ -34,7 +34,7 @@ func arrivals(t testing.TB, db *DB, scope record.Scope, after int64, limit int) 
 
 func match(t testing.TB, db *DB, build, want int64) {
 	t.Helper()
-	if n, err := db.Wishes.Match(t.Context(), build); err != nil || n != want {
+	if n, err := db.Wishes.Match(t.Context(), build, nil); err != nil || n != want {
 		t.Errorf("build %d: %d arrivals, error %v; want %d", build, n, err, want)
 	}
 }

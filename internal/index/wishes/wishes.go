@@ -98,10 +98,15 @@ func Any(w *engine.Write) (bool, error) {
 }
 
 // Match records the wishes that the files of a build fulfil as arrivals, ends them, and returns the
-// number of arrivals. It changes nothing for a build that was removed.
-func (ws Wishes) Match(ctx context.Context, build int64) (arrived int64, err error) {
+// number of arrivals. It changes nothing for a build that was removed. If there are arrivals, also is
+// called in the same write, with the number of the arrival before them.
+func (ws Wishes) Match(ctx context.Context, build int64, also func(w *engine.Write, before int64) error) (arrived int64, err error) {
 	err = ws.db.Update(ctx, "match wishes", func(w *engine.Write) error {
-		var err error
+		var before int64
+		err := w.Row("SELECT coalesce(max(no), 0) FROM arrival", nil, &before)
+		if err != nil {
+			return err
+		}
 		if arrived, err = w.Exec(`INSERT INTO arrival (id, name, tx_id, at) SELECT DISTINCT w.id, w.name, f.tx_id, CAST($2 AS bigint)
 			FROM tx_file f JOIN lookup l ON l.object_id = f.object_id JOIN wish w ON w.id = l.id AND (w.name = '' OR w.name = l.name) AND (w.role & l.role) <> 0
 			WHERE f.tx_id = $1 AND NOT EXISTS (SELECT 1 FROM arrival a WHERE a.tx_id = f.tx_id AND a.id = w.id AND a.name = w.name)`,
@@ -114,6 +119,11 @@ func (ws Wishes) Match(ctx context.Context, build int64) (arrived int64, err err
 		}
 		if err := record.LimitRows(w, "wish", -ended, Most, "DELETE FROM wish WHERE no IN (SELECT no FROM wish ORDER BY made, no LIMIT $1)"); err != nil {
 			return err
+		}
+		if arrived > 0 && also != nil {
+			if err := also(w, before); err != nil {
+				return err
+			}
 		}
 		return record.LimitRows(w, "arrival", arrived, Most, "DELETE FROM arrival WHERE no IN (SELECT no FROM arrival ORDER BY no LIMIT $1)")
 	})
