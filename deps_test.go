@@ -123,6 +123,8 @@ var mayImport = map[string][]string{
 	"internal/depot/home/hometest": {"internal/base/symtest", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index/record", "internal/store/blob", "objfile"},
 
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
+	// crash walks dumps in child processes, and asks for the rules of modules through symbolicate.
+	"internal/derive/crash":     {"debugid", "dump", "functab", "internal/base/limit", "internal/base/proctree", "internal/base/term", "internal/base/wire", "internal/derive/symbolicate", "stackwalk", "symfile"},
 	"internal/derive/jobs":      {"internal/base/span", "internal/base/term", "internal/base/wire", "internal/index/queue", "internal/store/blob"},
 	"internal/derive/stacktext": {"debugid", "symfile"},
 	// publicform gives what package public writes to audience, and nobody else.
@@ -131,7 +133,7 @@ var mayImport = map[string][]string{
 	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
 	// symcachework knows the depot as an interface.
 	"internal/derive/symcachework":            {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/memo", "internal/base/wire", "internal/derive/jobs", "internal/derive/transcode", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
-	"internal/derive/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
+	"internal/derive/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/proctree", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
 	"internal/derive/transcode/transcodetest": {"debugid", "pdb"},
 	"internal/derive/worker":                  {"internal/base/ctxio", "internal/base/endpoint", "internal/base/wire", "internal/store/blob"},
 
@@ -221,6 +223,7 @@ var mayImport = map[string][]string{
 	"internal/base/limit":      {},
 	"internal/base/memo":       {},
 	"internal/base/pagecache":  {},
+	"internal/base/proctree":   {},
 	"internal/base/sharedtext": {},
 	"internal/base/span":       {"internal/base/glob"},
 	"internal/base/sspi":       {"internal/base/binding"},
