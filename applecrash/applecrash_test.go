@@ -206,7 +206,7 @@ func FuzzRead(f *testing.F) {
 		runtime.ReadMemStats(&before)
 		r, err := applecrash.Read(bytes.NewReader(data))
 		runtime.ReadMemStats(&after)
-		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20+uint64(len(data))*200 {
+		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20+uint64(len(data))*20 {
 			t.Fatalf("%d bytes of memory for a report of %d bytes", n, len(data))
 		}
 		if err != nil {

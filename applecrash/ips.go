@@ -77,20 +77,21 @@ type ipsBody struct {
 		Code      number `json:"code"`
 		Indicator text   `json:"indicator"`
 	} `json:"termination"`
-	Info          map[string][]text `json:"asi"`
-	Faulting      *number           `json:"faultingThread"`
-	Threads       []ipsThread       `json:"threads"`
-	LastException []ipsFrame        `json:"lastExceptionBacktrace"`
-	Images        []ipsImage        `json:"usedImages"`
+	Faulting *number `json:"faultingThread"`
+	// Lists are read within limits, later.
+	Info          json.RawMessage `json:"asi"`
+	Threads       json.RawMessage `json:"threads"`
+	LastException json.RawMessage `json:"lastExceptionBacktrace"`
+	Images        json.RawMessage `json:"usedImages"`
 }
 
 type ipsThread struct {
-	ID        number                     `json:"id"`
-	Name      text                       `json:"name"`
-	Queue     text                       `json:"queue"`
-	Triggered bool                       `json:"triggered"`
-	Frames    []ipsFrame                 `json:"frames"`
-	State     map[string]json.RawMessage `json:"threadState"`
+	ID        number          `json:"id"`
+	Name      text            `json:"name"`
+	Queue     text            `json:"queue"`
+	Triggered bool            `json:"triggered"`
+	Frames    json.RawMessage `json:"frames"`
+	State     json.RawMessage `json:"threadState"`
 }
 
 type ipsFrame struct {
@@ -133,17 +134,43 @@ func (r *Report) readJSON(data []byte) error {
 		return fmt.Errorf("%w: %w", ErrNotReport, err)
 	}
 	r.setBody(&body)
-	for _, im := range body.Images {
-		r.addJSONImage(im)
-	}
-	for i := range body.Threads {
-		r.addJSONThread(i, &body.Threads[i])
-	}
+	each(body.Images, func(im ipsImage) bool { return r.addJSONImage(im) })
+	each(body.Threads, func(t ipsThread) bool { return r.addJSONThread(&t) })
 	if body.Faulting != nil && uint64(*body.Faulting) < uint64(len(r.Threads)) {
 		r.Crashed = int(*body.Faulting)
 	}
 	r.LastException = r.jsonFrames(body.LastException)
 	return nil
+}
+
+// each calls fn for the elements of a list, until fn returns false. Elements of another form, and what
+// follows them, are left out.
+func each[T any](list json.RawMessage, fn func(T) bool) {
+	d := json.NewDecoder(bytes.NewReader(list))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
+		return
+	}
+	for d.More() {
+		var x T
+		if d.Decode(&x) != nil || !fn(x) {
+			return
+		}
+	}
+}
+
+// members calls fn for the members of an object, until fn returns false.
+func members(object json.RawMessage, fn func(name string, value json.RawMessage) bool) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
+		return
+	}
+	for d.More() {
+		name, err := d.Token()
+		var value json.RawMessage
+		if err != nil || d.Decode(&value) != nil || !fn(fmt.Sprint(name), value) {
+			return
+		}
+	}
 }
 
 // version returns a version with the number of the build as the text form has it.
@@ -178,39 +205,49 @@ func (r *Report) setBody(b *ipsBody) {
 		r.Exception.Termination = strings.TrimSpace(fmt.Sprintf("Namespace %s, Code %d %s",
 			b.Termination.Namespace, b.Termination.Code, b.Termination.Indicator))
 	}
-	var info []string
-	for _, image := range slices.Sorted(maps.Keys(b.Info)) {
-		for _, s := range b.Info[image] {
-			info = append(info, string(s))
-		}
+	info := map[string][]string{}
+	n := 0
+	members(b.Info, func(image string, value json.RawMessage) bool {
+		each(value, func(t text) bool {
+			info[image] = append(info[image], string(t))
+			n++
+			return n < maxInfo
+		})
+		n++
+		return n < maxInfo
+	})
+	var all []string
+	for _, image := range slices.Sorted(maps.Keys(info)) {
+		all = append(all, info[image]...)
 	}
-	r.Info = strings.TrimSpace(strings.Join(info, "\n"))
+	r.Info = strings.TrimSpace(strings.Join(all, "\n"))
 }
 
+// maxInfo bounds the texts that programs left.
+const maxInfo = 1000
+
 // addJSONImage adds an image. Frames name images by their numbers, so none is left out.
-func (r *Report) addJSONImage(im ipsImage) {
+func (r *Report) addJSONImage(im ipsImage) bool {
 	id, _ := debugid.ParseGUID(string(im.UUID))
 	name := string(im.Name)
 	if name == "" && im.Path != "" {
 		name = path.Base(string(im.Path))
 	}
-	r.addImage(Image{Base: uint64(im.Base), Size: uint64(im.Size), Name: name, Path: string(im.Path), UUID: id,
+	return r.addImage(Image{Base: uint64(im.Base), Size: uint64(im.Size), Name: name, Path: string(im.Path), UUID: id,
 		Arch: string(im.Arch), Version: string(im.Version)})
 }
 
-func (r *Report) addJSONThread(index int, t *ipsThread) {
-	thread := Thread{Index: index, ID: uint64(t.ID), Name: string(t.Name), Queue: string(t.Queue), Crashed: t.Triggered}
-	if len(r.Threads) < MaxThreads {
-		thread.Frames, thread.Registers = r.jsonFrames(t.Frames), jsonRegisters(t.State)
-	}
-	r.addThread(thread)
+func (r *Report) addJSONThread(t *ipsThread) bool {
+	return r.addThread(Thread{
+		Index: len(r.Threads), ID: uint64(t.ID), Name: string(t.Name), Queue: string(t.Queue), Crashed: t.Triggered,
+		Frames: r.jsonFrames(t.Frames), Registers: jsonRegisters(t.State),
+	})
 }
 
-func (r *Report) jsonFrames(in []ipsFrame) []Frame {
-	var frames []Frame
-	for _, f := range in {
+func (r *Report) jsonFrames(list json.RawMessage) (frames []Frame) {
+	each(list, func(f ipsFrame) bool {
 		if !r.spendFrame() {
-			break
+			return false
 		}
 		frame := Frame{Address: uint64(f.Offset), Image: -1, Symbol: string(f.Symbol), SymbolOffset: uint64(f.Location),
 			File: string(f.File), Line: uint32(min(f.Line, math.MaxUint32)), Inlined: f.Inlined}
@@ -222,31 +259,33 @@ func (r *Report) jsonFrames(in []ipsFrame) []Frame {
 			}
 		}
 		frames = append(frames, frame)
-	}
+		return true
+	})
 	return frames
 }
 
 // jsonRegisters reads registers: {"x":[{"value":1},…],"pc":{"value":2},"flavor":"ARM_THREAD_STATE64"}.
-func jsonRegisters(state map[string]json.RawMessage) []Register {
+func jsonRegisters(state json.RawMessage) (list []Register) {
 	type value struct {
 		Value *number `json:"value"`
 	}
-	var list []Register
-	for _, name := range slices.Sorted(maps.Keys(state)) {
-		var one value
-		var many []value
-		switch {
-		case len(list) >= maxRegisters:
-			return list
-		case json.Unmarshal(state[name], &one) == nil && one.Value != nil:
-			list = append(list, Register{strings.ToLower(name), uint64(*one.Value)})
-		case json.Unmarshal(state[name], &many) == nil:
-			for i, v := range many {
-				if v.Value != nil && len(list) < maxRegisters {
-					list = append(list, Register{strings.ToLower(name) + strconv.Itoa(i), uint64(*v.Value)})
-				}
-			}
+	add := func(name string, v value) bool {
+		if v.Value != nil {
+			list = append(list, Register{strings.ToLower(name), uint64(*v.Value)})
 		}
+		return len(list) < maxRegisters
 	}
+	members(state, func(name string, text json.RawMessage) bool {
+		var one value
+		if json.Unmarshal(text, &one) == nil {
+			return add(name, one)
+		}
+		i := 0
+		each(text, func(v value) bool {
+			i++
+			return add(name+strconv.Itoa(i-1), v)
+		})
+		return len(list) < maxRegisters
+	})
 	return list
 }

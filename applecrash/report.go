@@ -245,12 +245,13 @@ func (r *Report) problem(format string, args ...any) {
 }
 
 // addImage adds an image, within the limit.
-func (r *Report) addImage(im Image) {
+func (r *Report) addImage(im Image) bool {
 	if len(r.Images) == MaxImages {
 		r.problem("images after the first %d are left out", MaxImages)
-		return
+		return false
 	}
 	r.Images = append(r.Images, im)
+	return true
 }
 
 // addThread adds a thread, within the limit.

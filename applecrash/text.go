@@ -148,7 +148,9 @@ func (t *textReader) beginThread(m []string) {
 	}
 	name := strings.TrimSpace(m[4])
 	if m[2] == " name" {
-		t.names[index] = name
+		if len(t.names) < MaxThreads {
+			t.names[index] = name
+		}
 		t.part = t.header
 		return
 	}
@@ -276,7 +278,7 @@ func (t *textReader) information(line string) bool {
 	if strings.TrimSpace(line) == "" && len(t.info) > 0 {
 		return false
 	}
-	if line != "" {
+	if line != "" && len(t.info) < maxInfo {
 		t.info = append(t.info, line)
 	}
 	return true
