@@ -122,7 +122,12 @@ func (t *textReader) exception(key, value string) {
 			e.Type, e.Signal = kind, strings.TrimSuffix(signal, ")")
 		}
 	case "exception codes":
-		e.Codes = value
+		if strings.Contains(value, " at 0x") && e.Subtype == "" { // older reports have two such lines
+			e.Subtype = value
+		}
+		if e.Codes == "" || e.Codes == e.Subtype {
+			e.Codes = value
+		}
 	case "exception subtype":
 		e.Subtype = value
 	case "exception message":

@@ -101,6 +101,9 @@ func (a *Analysis) note(r *resolver) {
 		n, m := &a.answer.Modules[k], &r.modules[i]
 		if !m.asked {
 			a.states[i].unwind = "unused"
+			if a.walk.Kind == KindReport && n.DebugID != "" && n.DebugStatus != "unused" { // its stacks need names only
+				a.states[i].help = m.help(n, n.DebugStatus)
+			}
 			continue
 		}
 		n.UnwindStatus = m.unwind
@@ -161,13 +164,16 @@ func (a *Analysis) Native() symbolicate.NativeAnswer {
 	w, n := a.walk, a.answer
 	version, build, _ := strings.Cut(w.Version, " ")
 	n.NativeCrash = &symbolicate.NativeCrash{
-		System:  symbolicate.NativeSystem{OSName: osName(w.OS), OSVersion: version, OSBuild: build, Arch: w.Arch},
-		Crashed: w.Exception != nil, Assertion: w.Assertion,
+		System:  symbolicate.NativeSystem{OSName: osName(w.OS), OSVersion: version, OSBuild: build, Arch: w.Arch, Device: w.Device},
+		Crashed: w.Exception != nil || w.Kind == KindReport, Assertion: w.Assertion, Details: w.Details,
 	}
 	if !w.Time.IsZero() {
 		n.Timestamp = w.Time.Unix()
 	}
-	if e := w.Exception; e != nil {
+	switch e := w.Exception; {
+	case e != nil && w.Kind == KindReport:
+		n.CrashReason, n.Assertion = e.Reason, ""
+	case e != nil:
 		n.CrashReason = fmt.Sprintf("%s / %#x", e.Reason, e.Address)
 	}
 	n.Stacktraces = slices.Clone(n.Stacktraces)
@@ -231,7 +237,11 @@ func (a *Analysis) Stacks() *wire.Stacks {
 	for i := range s.Threads {
 		s.Threads[i] = a.thread(i)
 	}
-	if i := w.Requesting; i >= 0 {
+	i := w.Requesting
+	if w.Thrown > 0 {
+		i = w.Thrown - 1
+	}
+	if i >= 0 {
 		s.KeyFrames = keyFrames(&s.Threads[i])
 		s.Key = keyOf(s.KeyFrames)
 	}
@@ -285,12 +295,19 @@ func (a *Analysis) frame(f *Frame, list []symbolicate.NativeFrame) wire.StackFra
 		m := &a.walk.Modules[f.Module]
 		out.Module, out.Offset = m.Name, hex(f.PC-m.Base)
 	}
+	if len(list) == 0 || list[len(list)-1].Function == "" {
+		out.Function, out.FunctionOffset, out.File, out.Line = f.Reported.name()
+	}
 	if len(list) == 0 {
 		return out
 	}
 	outer := &list[len(list)-1]
-	out.Status, out.Function, out.File, out.Line, out.Source = outer.Status, outer.Function, outer.AbsPath, outer.Lineno, list[0].ContextLine
-	if outer.SymAddr != nil && outer.Function != "" {
+	out.Status = outer.Status
+	if outer.Function == "" {
+		return out
+	}
+	out.Function, out.File, out.Line, out.Source = outer.Function, outer.AbsPath, outer.Lineno, list[0].ContextLine
+	if outer.SymAddr != nil {
 		out.FunctionOffset = hex(f.PC - uint64(*outer.SymAddr))
 	}
 	for _, in := range list[:len(list)-1] {

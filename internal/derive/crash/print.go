@@ -37,10 +37,13 @@ func ParseThreads(text string) (Threads, error) {
 // has reports whether thread i is printed.
 func (t Threads) has(i int, s *wire.Stacks) bool {
 	if t == CrashedThread {
-		return i == max(s.Requesting, 0)
+		return i == max(s.Requesting, 0) || s.Threads[i].Name == lastException
 	}
 	return t == AllThreads || int(t) == i
 }
+
+// maxAssertion is how much of a text that a program left is printed, in bytes.
+const maxAssertion = 4096
 
 // Print writes stacks for people: why the process crashed, the stacks of threads, and the modules that
 // lack files.
@@ -50,7 +53,7 @@ func Print(out io.Writer, s *wire.Stacks, show Threads) error {
 	if c := s.Crash; c != nil {
 		p("Crash:    %s at %s", term.Printable(c.Reason), c.Address)
 		if c.Assertion != "" {
-			p("Assertion: %s", term.Printable(c.Assertion))
+			p("Assertion: %s", strings.ReplaceAll(term.PrintableText(c.Assertion, maxAssertion), "\n", "\n          "))
 		}
 	} else {
 		p("Crash:    none; the dump is of a process that had not crashed")

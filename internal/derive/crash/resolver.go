@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -155,6 +156,11 @@ func (r *resolver) close() {
 	}
 }
 
+// isAppleSystem reports whether a program or library belongs to Apple's systems, which have no dSYMs.
+func isAppleSystem(path string) bool {
+	return strings.HasPrefix(path, "/usr/lib/") || strings.HasPrefix(path, "/System/")
+}
+
 // help says what would make the stacks of a module better; empty: nothing.
 func (m *module) help(n *symbolicate.NativeModule, debug string) string {
 	name, file := symfile.BaseName(n.CodeFile), symfile.BaseName(n.DebugFile)
@@ -172,6 +178,8 @@ func (m *module) help(n *symbolicate.NativeModule, debug string) string {
 	switch {
 	case n.Type == "elf" && n.CodeID != "":
 		debugFile = fmt.Sprintf("the debug information of %s, build-id %s", name, n.CodeID)
+	case n.Type == "macho" && isAppleSystem(n.CodeFile):
+		debugFile = fmt.Sprintf("%s of this system, UUID %s, for instance from the folder of Xcode for symbols of devices", name, n.DebugID)
 	case n.Type == "macho":
 		debugFile = fmt.Sprintf("the dSYM of %s, UUID %s", name, n.DebugID)
 	case id == "":

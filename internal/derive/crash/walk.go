@@ -34,6 +34,10 @@ type Walk struct {
 	dump.Process // without Modules, Threads and Memory
 	Modules      []dump.Module
 	Threads      []Thread
+	// Of a crash report: the model of the machine, what it says beside the reason, and the number of
+	// the thread, plus one, that stands for the place where an exception was thrown; zero: none.
+	Device, Details string
+	Thrown          int
 }
 
 // Thread is a thread of a Walk.
@@ -54,6 +58,8 @@ type Frame struct {
 	Trust  stackwalk.Trust
 	// Problem says why the rules of the function did not lead to the caller.
 	Problem string `json:",omitempty"`
+	// Reported is what a crash report says of the frame; nil for a dump.
+	Reported *Reported `json:",omitempty"`
 }
 
 // Resolver answers what the walk of a dump asks.

@@ -133,6 +133,7 @@ type NativeCrash struct {
 	System      NativeSystem `json:"system_info"`
 	Crashed     bool         `json:"crashed"`
 	CrashReason string       `json:"crash_reason"`
+	Details     string       `json:"crash_details,omitempty"` // of a crash report of Apple's systems
 	Assertion   string       `json:"assertion"`
 }
 
