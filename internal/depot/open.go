@@ -149,7 +149,7 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		Make: func(ctx context.Context, ask SymbolsAsk, forms audience.Forms) (*answer.File, error) {
 			return d.Symbols.public(forms).Make(ctx, ask)
 		},
-		Source: func(ask SymbolsAsk, forms audience.Forms) symbolicate.Source {
+		Source: func(ask SymbolsAsk, forms audience.Forms) symbolicate.UnwindSource {
 			return d.Symbols.public(forms).Source(ask)
 		},
 		Public: public,

@@ -14,10 +14,7 @@ import (
 )
 
 // Source opens modules with the rights of one caller.
-type Source interface {
-	symbolicate.Source
-	symbolicate.Unwinder
-}
+type Source = symbolicate.UnwindSource
 
 // resolver answers a walk from the files of the modules. It implements Resolver.
 type resolver struct {

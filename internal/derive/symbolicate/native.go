@@ -83,7 +83,7 @@ type NativeFrame struct {
 	Filename      string `json:"filename,omitempty"`
 	Lineno        uint32 `json:"lineno,omitempty"`
 
-	Trust         string `json:"trust,omitempty"` // of the frames of dumps
+	Trust string `json:"trust,omitempty"` // of the frames of dumps
 
 	PreContext  []string `json:"pre_context,omitempty"`
 	ContextLine string   `json:"context_line,omitempty"`

@@ -133,7 +133,7 @@ func Native(ctx context.Context, src Source, texts Texts, q NativeRequest) (Nati
 	}
 	modules := openModules(ctx, src, queries, used)
 	defer closeModules(modules)
-	a := NativeAnswer{Status: "complete", Stacktraces: make([]NativeStacktrace, len(q.Stacktraces)), Modules: slices.Clone(q.Modules)}
+	a := NativeAnswer{Status: "completed", Stacktraces: make([]NativeStacktrace, len(q.Stacktraces)), Modules: slices.Clone(q.Modules)}
 	for i := range a.Modules {
 		a.Modules[i].note(used[i], modules[i], q.Options.DIFCandidates)
 	}

@@ -21,7 +21,13 @@ import (
 	"github.com/symdepot/symdepot/unwind"
 )
 
-// Unwinder opens the unwind rules of modules. A Source of a Service is one.
+// UnwindSource opens modules for lookups and for walks of stacks.
+type UnwindSource interface {
+	Source
+	Unwinder
+}
+
+// Unwinder opens the unwind rules of modules.
 type Unwinder interface {
 	// Unwind opens the rules of a module. The caller calls Done when it needs them no more. The
 	// errors are those of Source.Module.

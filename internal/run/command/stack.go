@@ -46,7 +46,7 @@ func (c stackCmd) Run(a *session) error {
 	go func() { defer close(jobs); d.Jobs().Run(ctx) }() // nobody else may be there to do them
 	defer func() { stop(); <-jobs }()
 	ask := depot.SymbolsAsk{Hold: func(ctx context.Context, wait func(context.Context) error) (bool, error) { return false, wait(ctx) }}
-	src := d.Symbols.Source(ask).(crash.Source)
+	src := d.Symbols.Source(ask)
 	found, err := crash.Analyze(a.Ctx, func(ctx context.Context, r crash.Resolver) (*crash.Walk, error) {
 		return crash.WalkDump(ctx, file, info.Size(), r)
 	}, src, d.Symbols.Texts(ask))
