@@ -120,7 +120,7 @@ func (c *child) begin(b []byte) error {
 		if int64(from.Have) < from.Size {
 			r = &farDump{child: c, size: from.Size}
 		}
-		w, err := WalkDump(context.Background(), r, from.Size, c)
+		w, err := WalkFile(context.Background(), r, from.Size, c)
 		if err == nil {
 			w.Modules = nil // the server has them
 			var text []byte

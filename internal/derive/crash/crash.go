@@ -39,7 +39,7 @@ type Analysis struct {
 // state is what was found out of a module of the dump.
 type state struct{ unwind, from, rules, help string }
 
-// Analyze walks a dump and names the frames. walk is WalkDump for the dump, or Pool.Walk. texts may
+// Analyze walks a dump and names the frames. walk is WalkFile for the dump, or Pool.Walk. texts may
 // be nil: then there are no source lines. The error is that of walk, of ctx, or a
 // symbolicate.RequestError for an answer that is too long.
 func Analyze(

@@ -84,9 +84,9 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// Walk is WalkDump in a child process. client is whose dump it is, for the shares of clients; empty:
+// Walk is WalkFile in a child process. client is whose dump it is, for the shares of clients; empty:
 // nobody's in particular. After the time until, a dump that waits for a child is refused with
-// ErrBusy. Other errors are those of WalkDump, or wrap ErrLimit.
+// ErrBusy. Other errors are those of WalkFile, or wrap ErrLimit.
 func (p *Pool) Walk(ctx context.Context, client string, until time.Time, r io.ReaderAt, size int64, res Resolver) (*Walk, error) {
 	leave, err := p.enter(ctx, client, until)
 	if err != nil {

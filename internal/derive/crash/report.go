@@ -2,6 +2,8 @@ package crash
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strconv"
@@ -33,10 +35,13 @@ type Reported struct {
 	Line     uint32
 }
 
-// ReadReport returns a crash report of Apple's systems as the walk of a dump: the system has walked the
-// stacks already. The error is that of applecrash.Read.
-func ReadReport(r io.Reader, res Resolver) (*Walk, error) {
+// readReport returns a crash report of Apple's systems as the walk of a dump: the system has walked the
+// stacks already. The error is that of r or of the Resolver, or wraps dump.ErrNotDump.
+func readReport(r io.Reader, res Resolver) (*Walk, error) {
 	report, err := applecrash.Read(r)
+	if errors.Is(err, applecrash.ErrNotReport) {
+		return nil, fmt.Errorf("%w: %w", dump.ErrNotDump, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +75,8 @@ func ReadReport(r io.Reader, res Resolver) (*Walk, error) {
 	return w, nil
 }
 
-// WalkFile is WalkDump for a dump, and ReadReport for a crash report of Apple's systems.
+// WalkFile is WalkDump for a dump, or returns what a crash report of Apple's systems
+// says. Errors are those of WalkDump.
 func WalkFile(ctx context.Context, r io.ReaderAt, size int64, res Resolver) (*Walk, error) {
 	head := make([]byte, applecrash.SniffLen)
 	n, err := r.ReadAt(head, 0)
@@ -78,14 +84,9 @@ func WalkFile(ctx context.Context, r io.ReaderAt, size int64, res Resolver) (*Wa
 		return nil, err
 	}
 	if dump.Detect(head[:n]) == "" && applecrash.Detect(head[:n]) {
-		return ReadReport(io.NewSectionReader(r, 0, size), res)
+		return readReport(io.NewSectionReader(r, 0, size), res)
 	}
 	return WalkDump(ctx, r, size, res)
-}
-
-// WalkReport is ReadReport for Analyze.
-func WalkReport(r io.Reader) func(context.Context, Resolver) (*Walk, error) {
-	return func(_ context.Context, res Resolver) (*Walk, error) { return ReadReport(r, res) }
 }
 
 // detailsOf returns what Symbolicator calls the details of a crash.

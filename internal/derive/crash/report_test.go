@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"context"
 	"io/fs"
 	"os"
@@ -24,12 +25,13 @@ func (nothing) Unwind(context.Context, symbolicate.ModuleQuery) (*symbolicate.Un
 // TestReport: a crash report has its own names where there are no files.
 func TestReport(t *testing.T) {
 	for _, file := range []string{"app.crash", "app.ips"} {
-		f, err := os.Open("../../../applecrash/testdata/" + file)
+		data, err := os.ReadFile("../../../applecrash/testdata/" + file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
-		a, err := Analyze(t.Context(), WalkReport(f), nothing{}, nil)
+		a, err := Analyze(t.Context(), func(ctx context.Context, r Resolver) (*Walk, error) {
+			return WalkFile(ctx, bytes.NewReader(data), int64(len(data)), r)
+		}, nothing{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

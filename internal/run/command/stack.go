@@ -48,7 +48,7 @@ func (c stackCmd) Run(a *session) error {
 	ask := depot.SymbolsAsk{Hold: func(ctx context.Context, wait func(context.Context) error) (bool, error) { return false, wait(ctx) }}
 	src := d.Symbols.Source(ask)
 	found, err := crash.Analyze(a.Ctx, func(ctx context.Context, r crash.Resolver) (*crash.Walk, error) {
-		return crash.WalkDump(ctx, file, info.Size(), r)
+		return crash.WalkFile(ctx, file, info.Size(), r)
 	}, src, d.Symbols.Texts(ask))
 	if err != nil {
 		return err

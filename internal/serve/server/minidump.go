@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -40,10 +41,13 @@ const (
 	dumpTime = 30 * time.Second
 )
 
-// isMinidump reports whether minidumps answers an API.
-func isMinidump(api string) bool { return api == "minidump" || api == "requests" }
+// dumpFields are the fields with the dump or the crash report, by the names of the APIs that take one.
+var dumpFields = map[string]string{"minidump": "upload_file_minidump", "applecrashreport": "apple_crash_report"}
 
-// minidumps answers POST /minidump and GET /requests/ID of Symbolicator.
+// isMinidump reports whether minidumps answers an API.
+func isMinidump(api string) bool { return dumpFields[api] != "" || api == "requests" }
+
+// minidumps answers POST /minidump, POST /applecrashreport and GET /requests/ID of Symbolicator.
 type minidumps struct {
 	*symbolication
 	bytes *body.Memory // of the dumps that are there
@@ -98,12 +102,12 @@ func (m *minidumps) serve(x *exchange, r *http.Request, p *place) {
 	}
 	if r.Method != http.MethodPost {
 		x.Header().Set("Allow", "POST, OPTIONS")
-		m.refuse(x, http.StatusMethodNotAllowed, "use POST with a multipart form that has the field upload_file_minidump")
+		m.refuse(x, http.StatusMethodNotAllowed, "use POST with a multipart form that has the field "+dumpFields[p.name])
 		return
 	}
 	from, allow := m.longBody(x, r)
 	memory := m.account(m.bytes, x, r)
-	d, err := m.receive(r, memory, from)
+	d, err := m.receive(r, memory, from, dumpFields[p.name])
 	if err != nil {
 		memory.Free()
 		m.refuseDump(x, r, err)
@@ -138,11 +142,8 @@ type sentDump interface {
 	Close()
 }
 
-// errNoDump is the error for a form without a dump.
-var errNoDump = errors.New("the form has no field upload_file_minidump")
-
-// receive reads a form. The other fields are ignored: the depot is the only source.
-func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reader) (d sentDump, err error) {
+// receive reads a form with a dump in a field. The other fields are ignored: the depot is the only source.
+func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reader, field string) (d sentDump, err error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
 		return nil, errors.New("the body is not a multipart form")
@@ -158,7 +159,7 @@ func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reade
 		part, err := form.NextPart()
 		switch {
 		case err == io.EOF && d == nil:
-			return nil, errNoDump
+			return nil, errors.New("the form has no field " + field)
 		case err == io.EOF:
 			return d, nil
 		case err != nil && limited.N <= 0:
@@ -166,7 +167,7 @@ func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reade
 		case err != nil:
 			return d, err
 		}
-		if part.FormName() == "upload_file_minidump" && d == nil {
+		if part.FormName() == field && d == nil {
 			if d, err = web.ReadWhole(part, m.depot.Symbols.Scratch); err != nil {
 				return nil, err
 			}
@@ -225,7 +226,7 @@ func (m *minidumps) begin(x *exchange, r *http.Request, d sentDump, free func(),
 	work := limit.NewShare(m.works, m.sends)
 	ask, end := m.asking(ctx, x, r, work)
 	src := m.source(x, r, ask)
-	client, until := m.limitKey(r), x.start.Add(m.cfg.Wait)
+	owner, client, until := m.ownerOf(x, r), m.limitKey(r), x.start.Add(m.cfg.Wait)
 	go func() {
 		defer close(res.done)
 		defer cancel()
@@ -235,17 +236,15 @@ func (m *minidumps) begin(x *exchange, r *http.Request, d sentDump, free func(),
 		defer end()
 		defer work.End()
 		if res.err = work.Enter(ctx, until); res.err == nil {
-			res.answer, res.err = m.walk(ctx, client, until, d, src, ask)
+			res.answer, res.err = m.walk(ctx, owner, client, until, d, src, ask)
 		}
 	}()
 	return res, nil
 }
 
 // walk walks a dump.
-func (m *minidumps) walk(ctx context.Context, client string, until time.Time, d sentDump, src crash.Source, ask depot.SymbolsAsk) (any, error) {
-	a, err := crash.Analyze(ctx, func(ctx context.Context, r crash.Resolver) (*crash.Walk, error) {
-		return m.dumps.Walk(ctx, client, until, d, d.Size(), r)
-	}, src, m.depot.Symbols.Texts(ask))
+func (m *minidumps) walk(ctx context.Context, owner, client string, until time.Time, d sentDump, src crash.Source, ask depot.SymbolsAsk) (any, error) {
+	a, err := m.analyze(ctx, owner, client, until, d, d.Size(), src, ask)
 	switch bad, large := errors.AsType[symbolicate.RequestError](err); {
 	case large:
 		return failedDump{"failed", bad.Title}, nil
@@ -341,6 +340,29 @@ func (m *minidumps) kept(res *dumpResult) bool {
 	return m.results[res.id] == res
 }
 
+// ownerOf returns whose share of the wishes those of a request are.
+func (s *symbolication) ownerOf(x *exchange, r *http.Request) string {
+	return cmp.Or(callerOf(x), "address "+s.limitKey(r))
+}
+
+// analyze walks a dump, and remembers what its stacks lack as wishes of an owner.
+func (s *symbolication) analyze(
+	ctx context.Context, owner, client string, until time.Time, d io.ReaderAt, size int64, src crash.Source, ask depot.SymbolsAsk,
+) (*crash.Analysis, error) {
+	a, err := crash.Analyze(ctx, func(ctx context.Context, res crash.Resolver) (*crash.Walk, error) {
+		return s.dumps.Walk(ctx, client, until, d, size, res)
+	}, src, s.depot.Symbols.Texts(ask))
+	if err != nil {
+		return nil, err
+	}
+	if lacking := a.Lacking(); len(lacking) > 0 {
+		if err := s.depot.Arrivals.Wish(ctx, owner, lacking); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("what the stacks of a dump lack is not remembered", "error", err)
+		}
+	}
+	return a, nil
+}
+
 // stacksOf walks a dump for a request of the JSON API.
 func (s *symbolication) stacksOf(ctx context.Context, x *exchange, r *http.Request, d io.ReaderAt, size int64) (*wire.Stacks, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Wait+s.cfg.Symbols.Wait+dumpTime)
@@ -350,9 +372,7 @@ func (s *symbolication) stacksOf(ctx context.Context, x *exchange, r *http.Reque
 		return nil, err
 	}
 	defer end()
-	a, err := crash.Analyze(ctx, func(ctx context.Context, res crash.Resolver) (*crash.Walk, error) {
-		return s.dumps.Walk(ctx, s.limitKey(r), x.start.Add(s.cfg.Wait), d, size, res)
-	}, s.source(x, r, ask), s.depot.Symbols.Texts(ask))
+	a, err := s.analyze(ctx, s.ownerOf(x, r), s.limitKey(r), x.start.Add(s.cfg.Wait), d, size, s.source(x, r, ask), ask)
 	if err != nil {
 		return nil, err
 	}

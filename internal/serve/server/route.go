@@ -220,8 +220,8 @@ func (rt *routes) discoveryPath(segs []string) (base string, own []string, ok bo
 	return base, own, true
 }
 
-// symbolicatePath returns the name of a symbolication API, of which one is only
-// answered with a sentence: v4, v5, source, symbolicator, minidump, requests or applecrashreport.
+// symbolicatePath returns the name of a symbolication API: v4, v5, source, symbolicator, minidump,
+// applecrashreport or requests.
 // A configured prefix may stand in front.
 func (rt *routes) symbolicatePath(segs []string) (name string, ok bool) {
 	if !rt.symbolicates {

@@ -71,20 +71,12 @@ type sourceError struct {
 	Error string `json:"error"`
 }
 
-// notHere is the text for the API that this server does not have.
-const notHere = "this server does not process Apple's crash reports; it takes minidumps (POST /minidump) and addresses (POST /symbolicate)"
-
 // serve answers a request.
 func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 	x.protocol = protocolSymbolicate
 	h := x.Header()
 	h["Cache-Control"] = noStore
 	s.allowOrigin(h, r)
-	switch p.name {
-	case "applecrashreport":
-		s.refuse(x, http.StatusNotFound, notHere)
-		return
-	}
 	if r.Method != http.MethodPost {
 		h.Set("Allow", "POST, OPTIONS")
 		s.refuse(x, http.StatusMethodNotAllowed, "use POST with a JSON body")
