@@ -42,9 +42,9 @@ func asWalked(t *testing.T, f *wire.StackFrame, caller bool) walkFrame {
 	if caller {
 		at--
 	}
-	w := walkFrame{Trust: f.Trust, Offset: strconv.FormatUint(at, 16), Module: f.Module, Function: f.Function, File: f.File, Line: int(f.Line)}
+	w := walkFrame{Trust: f.Trust, Offset: strconv.FormatUint(at, 16), Module: f.Module, Function: f.Function, File: f.File, Line: f.Line}
 	for _, in := range f.Inlines {
-		w.Inlines = append(w.Inlines, walkCall{in.Function, in.File, int(in.Line)})
+		w.Inlines = append(w.Inlines, walkCall{in.Function, in.File, in.Line})
 	}
 	return w
 }
@@ -183,7 +183,7 @@ func compareNative(t *testing.T, name string, native *symbolicate.NativeAnswer, 
 				n++
 			}
 		}
-		if n != len(s.Frames) || s.ThreadID != ours.Threads[i].ID {
+		if n != len(s.Frames) || int64(s.ThreadID) != ours.Threads[i].ID {
 			t.Errorf("%s, thread %d: %d frames, id %d; want %d, %d", name, i, len(s.Frames), s.ThreadID, n, ours.Threads[i].ID)
 		}
 	}
@@ -275,7 +275,7 @@ int main(int argc, char **argv) { work(argv); return 0; }
 	}
 	for i, w := range want {
 		f := s.Threads[0].Frames[i]
-		got := strings.Join(append(functionsOf(f.Inlines), f.Function), "/") + ":" + strconv.Itoa(int(f.Line)) + " " + f.Trust
+		got := strings.Join(append(functionsOf(f.Inlines), f.Function), "/") + ":" + strconv.Itoa(f.Line) + " " + f.Trust
 		if got != w || filepath.Base(f.File) != "prog.c" {
 			t.Errorf("frame %d is %s in %s, want %s in prog.c", i, got, f.File, w)
 		}

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/symdepot/symdepot/dump"
@@ -167,18 +168,29 @@ func TestPoolKilled(t *testing.T) {
 	if _, err := hurried.try(t.Context(), good, &blind{}); !errors.Is(err, ErrLimit) {
 		t.Errorf("no time: error %v, want %v", err, ErrLimit)
 	}
-	slow := newTestPool(t, Options{Children: 1, Time: 3 * time.Second})
-	waits := &blind{ask: func(ctx context.Context) error {
-		select {
-		case <-time.After(50 * time.Millisecond): // the time for answers is not the child's
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+}
+
+// TestOwnTime: the time in which a child waits for answers is not its own.
+func TestOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		v := &visit{ctx: ctx, cancel: cancel, left: 10 * time.Second}
+		v.resume()
+		time.Sleep(9 * time.Second)
+		v.pause() // two questions
+		v.pause()
+		time.Sleep(time.Hour)
+		v.resume()
+		time.Sleep(time.Hour)
+		if err := context.Cause(ctx); err != nil {
+			t.Errorf("after 9 s of its own and 2 h of answers: %v, want no error", err)
 		}
-	}}
-	if _, err := slow.try(t.Context(), good, waits); err != nil {
-		t.Errorf("answers that take long: error %v, want none", err)
-	}
+		v.resume()
+		time.Sleep(2 * time.Second)
+		if err := context.Cause(ctx); !errors.Is(err, ErrLimit) {
+			t.Errorf("after 11 s of its own: %v, want %v", err, ErrLimit)
+		}
+	})
 }
 
 // TestPoolShares: a client has no more children than its share, and others go on.

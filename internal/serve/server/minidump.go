@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -30,7 +31,7 @@ const (
 	// that of the dumps of one client.
 	maxDumps    = 4 * clientDumps
 	clientDumps = web.MaxWhole + 32*maxField
-	// maxField is the size of the largest field beside the dump. All of them are ignored.
+	// maxField is the size of the largest field beside the dump.
 	maxField = 1 << 20
 	// maxResults is how many answers wait for their clients, and resultTime how long.
 	maxResults = 64 // of one client an eighth
@@ -131,25 +132,36 @@ func timeoutOf(r *http.Request) (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
-// sentDump is a dump that a client has sent. It is not kept.
-type sentDump interface {
-	io.ReaderAt
-	Size() int64
-	Close()
+// sentDump is a form with a dump that a client has sent. It is not kept.
+type sentDump struct {
+	file interface { // nil: the form has no dump
+		io.ReaderAt
+		Size() int64
+		Close()
+	}
+	candidates bool // the client wants the files of modules listed
+}
+
+// close deletes the dump.
+func (d *sentDump) close() {
+	if d.file != nil {
+		d.file.Close()
+	}
 }
 
 // errNoDump is the error for a form without a dump.
 var errNoDump = errors.New("the form has no field upload_file_minidump")
 
-// receive reads a form. The other fields are ignored: the depot is the only source.
-func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reader) (d sentDump, err error) {
+// receive reads a form. Of the other fields, options count: the depot is the only source.
+func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reader) (d *sentDump, err error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
 		return nil, errors.New("the body is not a multipart form")
 	}
+	d = &sentDump{}
 	defer func() {
-		if err != nil && d != nil {
-			d.Close()
+		if err != nil {
+			d.close()
 		}
 	}()
 	limited := &io.LimitedReader{R: memory.Counted(r.Context(), from), N: web.MaxWhole + 16*maxField}
@@ -157,8 +169,8 @@ func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reade
 	for {
 		part, err := form.NextPart()
 		switch {
-		case err == io.EOF && d == nil:
-			return nil, errNoDump
+		case err == io.EOF && d.file == nil:
+			return d, errNoDump
 		case err == io.EOF:
 			return d, nil
 		case err != nil && limited.N <= 0:
@@ -166,18 +178,29 @@ func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reade
 		case err != nil:
 			return d, err
 		}
-		if part.FormName() == "upload_file_minidump" && d == nil {
-			if d, err = web.ReadWhole(part, m.depot.Symbols.Scratch); err != nil {
-				return nil, err
+		if part.FormName() == "upload_file_minidump" && d.file == nil {
+			whole, err := web.ReadWhole(part, m.depot.Symbols.Scratch)
+			if err != nil {
+				return d, err
 			}
+			d.file = whole
 			continue
 		}
-		n, err := io.Copy(io.Discard, io.LimitReader(part, maxField+1))
-		if err == nil && n > maxField {
+		text, err := io.ReadAll(io.LimitReader(part, maxField+1))
+		if err == nil && len(text) > maxField {
 			err = body.ErrLong
 		}
 		if err != nil {
 			return d, err
+		}
+		if part.FormName() == "options" {
+			var opt struct {
+				Candidates bool `json:"dif_candidates"`
+			}
+			if err := json.Unmarshal(text, &opt); err != nil {
+				return d, errors.New("the field options is not valid JSON")
+			}
+			d.candidates = opt.Candidates
 		}
 	}
 }
@@ -207,7 +230,7 @@ func callerOf(x *exchange) string {
 
 // begin begins to walk a dump, and deletes it in the end. kept says that the client may ask for the
 // answer later; else the walk ends with the request.
-func (m *minidumps) begin(x *exchange, r *http.Request, d sentDump, free func(), kept bool) (*dumpResult, error) {
+func (m *minidumps) begin(x *exchange, r *http.Request, d *sentDump, free func(), kept bool) (*dumpResult, error) {
 	var number [16]byte
 	_, _ = rand.Read(number[:]) // never fails
 	res := &dumpResult{id: hex.EncodeToString(number[:]), caller: callerOf(x), client: m.limitKey(r), done: make(chan struct{})}
@@ -215,7 +238,7 @@ func (m *minidumps) begin(x *exchange, r *http.Request, d sentDump, free func(),
 	if kept {
 		ctx = context.WithoutCancel(ctx)
 		if !m.keep(res) {
-			d.Close()
+			d.close()
 			free()
 			return nil, limit.ErrBusy
 		}
@@ -231,7 +254,7 @@ func (m *minidumps) begin(x *exchange, r *http.Request, d sentDump, free func(),
 		defer cancel()
 		defer stop()
 		defer free()
-		defer d.Close()
+		defer d.close()
 		defer end()
 		defer work.End()
 		if res.err = work.Enter(ctx, until); res.err == nil {
@@ -242,10 +265,10 @@ func (m *minidumps) begin(x *exchange, r *http.Request, d sentDump, free func(),
 }
 
 // walk walks a dump.
-func (m *minidumps) walk(ctx context.Context, client string, until time.Time, d sentDump, src crash.Source, ask depot.SymbolsAsk) (any, error) {
+func (m *minidumps) walk(ctx context.Context, client string, until time.Time, d *sentDump, src crash.Source, ask depot.SymbolsAsk) (any, error) {
 	a, err := crash.Analyze(ctx, func(ctx context.Context, r crash.Resolver) (*crash.Walk, error) {
-		return m.dumps.Walk(ctx, client, until, d, d.Size(), r)
-	}, src, m.depot.Symbols.Texts(ask))
+		return m.dumps.Walk(ctx, client, until, d.file, d.file.Size(), r)
+	}, src, m.depot.Symbols.Texts(ask), d.candidates)
 	switch bad, large := errors.AsType[symbolicate.RequestError](err); {
 	case large:
 		return failedDump{"failed", bad.Title}, nil
@@ -352,7 +375,7 @@ func (s *symbolication) stacksOf(ctx context.Context, x *exchange, r *http.Reque
 	defer end()
 	a, err := crash.Analyze(ctx, func(ctx context.Context, res crash.Resolver) (*crash.Walk, error) {
 		return s.dumps.Walk(ctx, s.limitKey(r), x.start.Add(s.cfg.Wait), d, size, res)
-	}, s.source(x, r, ask), s.depot.Symbols.Texts(ask))
+	}, s.source(x, r, ask), s.depot.Symbols.Texts(ask), false)
 	if err != nil {
 		return nil, err
 	}
