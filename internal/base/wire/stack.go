@@ -8,7 +8,7 @@ type Stacks struct {
 	Kind   string      `json:"kind"` // minidump or elfcore
 	Time   *time.Time  `json:"time,omitempty"`
 	System StackSystem `json:"system"`
-	PID    uint32      `json:"pid,omitempty"`
+	PID    int64       `json:"pid,omitempty"`
 	Uptime int64       `json:"uptime,omitempty"` // of the process, in seconds
 	// Crash is why the dump was made; absent if it is not of a crash.
 	Crash *StackCrash `json:"crash,omitempty"`
@@ -18,9 +18,8 @@ type Stacks struct {
 	// Key groups crashes of one cause: it is equal over builds. It is made of KeyFrames.
 	Key       string   `json:"key,omitempty"`
 	KeyFrames []string `json:"key_frames,omitempty"`
-	// Pending means that files are still being fetched or made: ask again after RetryAfter seconds.
+	// Pending means that files are still being fetched or made: ask again.
 	Pending     bool              `json:"pending,omitempty"`
-	RetryAfter  int               `json:"retry_after,omitempty"`
 	Threads     []StackThread     `json:"threads"`
 	Modules     []StackModule     `json:"modules"`
 	Annotations []StackAnnotation `json:"annotations,omitempty"`
@@ -45,7 +44,7 @@ type StackCrash struct {
 
 // StackThread is a thread of a dump.
 type StackThread struct {
-	ID      uint64 `json:"id"`
+	ID      int64  `json:"id"`
 	Name    string `json:"name,omitempty"`
 	Crashed bool   `json:"crashed,omitempty"`
 	// Frames are the calls, innermost first. A function into which others were inlined is one frame.
@@ -68,7 +67,7 @@ type StackFrame struct {
 	Function       string        `json:"function,omitempty"`
 	FunctionOffset string        `json:"function_offset,omitempty"`
 	File           string        `json:"file,omitempty"`
-	Line           uint32        `json:"line,omitempty"`
+	Line           int           `json:"line,omitempty"`
 	Inlines        []StackInline `json:"inlines,omitempty"` // innermost first
 	Source         string        `json:"source,omitempty"`  // the line of the innermost function
 	Problem        string        `json:"problem,omitempty"` // why the unwind rules did not lead to the caller
@@ -78,7 +77,7 @@ type StackFrame struct {
 type StackInline struct {
 	Function string `json:"function"`
 	File     string `json:"file,omitempty"`
-	Line     uint32 `json:"line,omitempty"`
+	Line     int    `json:"line,omitempty"`
 }
 
 // StackModule is a program or library of a dump. Its states are found, missing, malformed, timeout (it
@@ -87,7 +86,7 @@ type StackModule struct {
 	Name      string `json:"name"`
 	Path      string `json:"path,omitempty"`
 	Address   string `json:"address"`
-	Size      uint64 `json:"size"`
+	Size      int64  `json:"size"`
 	CodeID    string `json:"code_id,omitempty"`
 	DebugFile string `json:"debug_file,omitempty"`
 	DebugID   string `json:"debug_id,omitempty"`

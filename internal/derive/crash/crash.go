@@ -40,10 +40,11 @@ type Analysis struct {
 type state struct{ unwind, from, rules, help string }
 
 // Analyze walks a dump and names the frames. walk is WalkFile for the dump, or Pool.Walk. texts may
-// be nil: then there are no source lines. The error is that of walk, of ctx, or a
-// symbolicate.RequestError for an answer that is too long.
+// be nil: then there are no source lines. candidates lists the files of modules in the answer of
+// Native. The error is that of walk, of ctx, or a symbolicate.RequestError for an answer that is too
+// long.
 func Analyze(
-	ctx context.Context, walk func(context.Context, Resolver) (*Walk, error), src Source, texts symbolicate.Texts,
+	ctx context.Context, walk func(context.Context, Resolver) (*Walk, error), src Source, texts symbolicate.Texts, candidates bool,
 ) (*Analysis, error) {
 	r := &resolver{src: src}
 	defer r.close()
@@ -53,7 +54,7 @@ func Analyze(
 	}
 	a := &Analysis{walk: w, states: make([]state, len(r.modules))}
 	q := symbolicate.NativeRequest{Stacktraces: make([]symbolicate.NativeStacktrace, len(w.Threads))}
-	q.Options.SourceContext, q.Options.DIFCandidates = texts != nil, true
+	q.Options.SourceContext, q.Options.DIFCandidates = texts != nil, candidates
 	for i := range w.Threads {
 		if q.Stacktraces[i], err = w.native(i); err != nil {
 			return nil, err
@@ -215,7 +216,7 @@ func osName(os string) string {
 func (a *Analysis) Stacks() *wire.Stacks {
 	w := a.walk
 	s := &wire.Stacks{
-		Kind: string(w.Kind), PID: w.PID, Uptime: int64(w.Uptime / time.Second), Requesting: w.Requesting,
+		Kind: string(w.Kind), PID: int64(w.PID), Uptime: int64(w.Uptime / time.Second), Requesting: w.Requesting,
 		System:  wire.StackSystem{OS: w.OS, Version: w.Version, Arch: w.Arch, CPU: w.CPUInfo, CPUs: w.CPUs},
 		Pending: a.Pending(), Problems: w.Problems, Threads: make([]wire.StackThread, len(w.Threads)),
 		Modules: []wire.StackModule{},
@@ -252,7 +253,7 @@ func (a *Analysis) Stacks() *wire.Stacks {
 func (a *Analysis) module(k, i int) wire.StackModule {
 	m, n, st := &a.walk.Modules[i], &a.answer.Modules[k], &a.states[i]
 	out := wire.StackModule{
-		Name: symfile.BaseName(n.CodeFile), Path: n.CodeFile, Address: hex(m.Base), Size: m.Size, CodeID: n.CodeID,
+		Name: symfile.BaseName(n.CodeFile), Path: n.CodeFile, Address: hex(m.Base), Size: int64(m.Size), CodeID: n.CodeID,
 		DebugFile: symfile.BaseName(n.DebugFile), DebugID: n.Query().DebugID, Unloaded: m.Unloaded, Debug: n.DebugStatus, Unwind: st.unwind,
 		From: st.from, Help: st.help,
 	}
@@ -269,7 +270,7 @@ func (a *Analysis) module(k, i int) wire.StackModule {
 func (a *Analysis) thread(i int) wire.StackThread {
 	t, n := &a.walk.Threads[i], a.answer.Stacktraces[i].Frames
 	out := wire.StackThread{
-		ID: t.ID, Name: t.Name, Crashed: i == a.walk.Requesting && a.walk.Exception != nil, Problem: t.Problem,
+		ID: int64(t.ID), Name: t.Name, Crashed: i == a.walk.Requesting && a.walk.Exception != nil, Problem: t.Problem,
 		Frames: []wire.StackFrame{}, Registers: make(map[string]string, len(t.Registers)),
 	}
 	if t.Writer {
@@ -306,12 +307,12 @@ func (a *Analysis) frame(f *Frame, list []symbolicate.NativeFrame) wire.StackFra
 	if outer.Function == "" {
 		return out
 	}
-	out.Function, out.File, out.Line, out.Source = outer.Function, outer.AbsPath, outer.Lineno, list[0].ContextLine
+	out.Function, out.File, out.Line, out.Source = outer.Function, outer.AbsPath, int(outer.Lineno), list[0].ContextLine
 	if outer.SymAddr != nil {
 		out.FunctionOffset = hex(f.PC - uint64(*outer.SymAddr))
 	}
 	for _, in := range list[:len(list)-1] {
-		out.Inlines = append(out.Inlines, wire.StackInline{Function: in.Function, File: in.AbsPath, Line: in.Lineno})
+		out.Inlines = append(out.Inlines, wire.StackInline{Function: in.Function, File: in.AbsPath, Line: int(in.Lineno)})
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/base/wire"
 )
 
@@ -14,9 +15,10 @@ const maxKey = 6
 
 // keyFrames are the functions that make the key of a crash: those of the crashed thread from the
 // first one on that is not a part of the runtime, inlined ones as all others, so that it does not
-// matter what a compiler inlines. A frame without a name counts by its module. Frames that were
-// found by a search of the stack end the list, for the stack holds old addresses too: unless there
-// is nothing else.
+// matter what a compiler inlines, up to the function with which a program or a thread begins. A frame
+// without a name counts by its module, unless that is a part of the system, which differs from machine
+// to machine. Frames that were found by a search of the stack end the list, for the stack holds old
+// addresses too: unless there is nothing else.
 func keyFrames(t *wire.StackThread) (list []string) {
 	var runtime []string // the names that were skipped
 	for i := range t.Frames {
@@ -28,12 +30,15 @@ func keyFrames(t *wire.StackThread) (list []string) {
 			if len(list) == maxKey {
 				return list
 			}
-			if len(list) == 0 && isRuntime(name, f.Module) {
+			if len(list) == 0 && runtimeNames.MatchString(name) {
 				runtime = append(runtime, name)
 				continue
 			}
 			if n := len(list); n == 0 || list[n-1] != name { // recursion has any depth
 				list = append(list, name)
+			}
+			if entries.MatchString(name) {
+				return list
 			}
 		}
 	}
@@ -49,9 +54,9 @@ func names(f *wire.StackFrame) (list []string) {
 		list = append(list, KeyName(in.Function))
 	}
 	switch {
-	case f.Function != "" && !strings.HasPrefix(f.Function, "<"):
+	case f.Function != "" && !functab.IsMarker(f.Function):
 		return append(list, KeyName(f.Function))
-	case f.Module != "":
+	case f.Module != "" && !isSystem(f.Module):
 		return append(list, strings.ToLower(f.Module)+"!")
 	}
 	return list
@@ -80,39 +85,60 @@ var (
 func KeyName(name string) string {
 	name = clones.ReplaceAllString(name, "")
 	name = ordinals.ReplaceAllString(name, "$1")
-	name = withoutNested(name)
-	return strings.TrimSpace(name)
+	if inner, rest, ok := cutBrackets(name); ok { // <Type as Trait>::method of Rust
+		return "<" + KeyName(inner) + ">" + withoutNested(rest)
+	}
+	return withoutNested(name)
 }
 
-// withoutNested leaves out the parts of a name in angle brackets, and the list of parameters. It
-// keeps the brackets of operators, and anonymous parts such as (anonymous namespace).
+// cutBrackets cuts a name that begins with a part in angle brackets.
+func cutBrackets(name string) (inner, rest string, ok bool) {
+	if !strings.HasPrefix(name, "<") {
+		return "", "", false
+	}
+	depth := 0
+	for i := range len(name) {
+		switch {
+		case name[i] == '<':
+			depth++
+		case name[i] == '>' && name[i-1] != '-':
+			if depth--; depth == 0 {
+				return name[1:i], name[i+1:], true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// withoutNested leaves out the parts of a name in angle brackets, and the list of parameters with what
+// follows. It keeps the brackets of operators, and parts such as (anonymous namespace).
 func withoutNested(name string) string {
 	var b strings.Builder
 	depth, from := 0, 0
 	for i := 0; i < len(name); i++ {
-		switch c := name[i]; {
-		case c == '<' && depth == 0 && strings.HasSuffix(name[:i], "operator"), c == '<' && depth == 0 && strings.HasSuffix(name[:i], "operator<"),
-			c == '>' && depth == 0:
+		c, before := name[i], name[:i]
+		operator := strings.HasSuffix(before, "operator") || strings.HasSuffix(before, "operator<") || strings.HasSuffix(before, "operator-") ||
+			strings.HasSuffix(before, "operator>")
+		switch {
+		case depth == 0 && operator, c == '>' && depth == 0:
 		case c == '<':
 			if depth == 0 {
-				b.WriteString(name[from:i])
+				b.WriteString(strings.TrimSuffix(name[from:i], "::"))
 			}
 			depth++
-		case c == '>' && depth > 0 && !strings.HasSuffix(name[:i], "-"):
+		case c == '>' && name[i-1] != '-':
 			if depth--; depth == 0 {
 				from = i + 1
 			}
-		case c == '(' && depth == 0 && i > 0 && !strings.HasSuffix(name[:i], "::") && !strings.HasSuffix(name[:i], "operator") &&
+		case c == '(' && depth == 0 && i > 0 && !strings.HasSuffix(before, "::") && !strings.HasSuffix(before, ".") &&
 			!strings.HasPrefix(name[i:], "(anonymous"):
-			b.WriteString(name[from:i])
-			return b.String()
+			return strings.TrimSpace(b.String() + name[from:i])
 		}
 	}
 	if depth > 0 { // the brackets do not match: the name is kept
 		return name
 	}
-	b.WriteString(name[from:])
-	return b.String()
+	return strings.TrimSpace(b.String() + name[from:])
 }
 
 // runtimeNames are functions that only say that a program ends, not why: they are left out at the
@@ -139,19 +165,14 @@ var runtimeNames = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
 	`google::logmessage.*`, `absl::.*(logmessage.*|raw_logging_internal.*)`, `mozalloc_abort`, `moz_crash.*`, `swift_(runtime.*|fatalerror.*)`, `_assertionfailure.*`,
 }, "|") + `)$`)
 
-// isRuntime reports whether a function is left out at the beginning of a key.
-func isRuntime(name, module string) bool {
-	return runtimeNames.MatchString(name) || strings.HasSuffix(name, "!") && isSystem(module)
-}
+// entries are functions with which a program or a thread begins.
+var entries = regexp.MustCompile(`^(w?main|w?WinMain|DllMain|_start|start|start_thread|clone3?|NSApplicationMain|UIApplicationMain|` +
+	`_?(thread_start|pthread_start|pthread_body)|RtlUserThreadStart|BaseThreadInitThunk|runtime\.(main|goexit)(\.abi0)?|std::rt::lang_start_internal)$`)
 
-// isSystem reports whether a module is a part of the system, of which a frame without a name says
-// nothing: its kernel interface and its C library.
-func isSystem(module string) bool {
-	module = strings.ToLower(module)
-	for _, p := range []string{"ntdll.", "kernelbase.", "libc.so", "libc-", "libsystem_kernel", "libsystem_pthread", "libsystem_c.", "linux-gate", "linux-vdso", "win32u."} {
-		if strings.HasPrefix(module, p) {
-			return true
-		}
-	}
-	return false
-}
+// system are the names of modules of operating systems: kernel interfaces, C libraries and loaders.
+var system = regexp.MustCompile(`(?i)^(ntdll|kernelbase|kernel32|win32u|user32|ucrtbase|msvcrt|wow64\w*)\.dll$|` +
+	`^(libc|libpthread|ld|ld-linux.*|ld-musl.*|libdl|linux-gate|linux-vdso|libc\.musl.*)([.-].*)?\.so(\.\d+)*$|^(linker(64)?|linux-gate.*|linux-vdso.*)$|` +
+	`^(libsystem_\w+|libdyld|dyld|libobjc\.A|libc\+\+abi)(\.dylib)?$`)
+
+// isSystem reports whether a module is a part of the operating system.
+func isSystem(module string) bool { return system.MatchString(module) }

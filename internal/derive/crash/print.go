@@ -95,7 +95,7 @@ func Print(out io.Writer, s *wire.Stacks, show Threads) error {
 
 // printFrame prints a frame, and the functions inlined there.
 func printFrame(p func(string, ...any), k int, f *wire.StackFrame) {
-	line := func(number, module, function, file string, n uint32, trust string) {
+	line := func(number, module, function, file string, n int, trust string) {
 		text := fmt.Sprintf("%4s  ", number)
 		if module != "" {
 			text += module + "!"

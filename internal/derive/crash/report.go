@@ -14,11 +14,11 @@ import (
 )
 
 // name returns what a crash report says of a frame; nothing for that of a dump.
-func (r *Reported) name() (function, offset, file string, line uint32) {
+func (r *Reported) name() (function, offset, file string, line int) {
 	if r == nil || r.Function == "" {
 		return "", "", "", 0
 	}
-	return r.Function, hex(r.Offset), r.File, r.Line
+	return r.Function, hex(r.Offset), r.File, int(r.Line)
 }
 
 // KindReport is the kind of a crash report of Apple's systems.

@@ -31,7 +31,7 @@ func TestReport(t *testing.T) {
 		}
 		a, err := Analyze(t.Context(), func(ctx context.Context, r Resolver) (*Walk, error) {
 			return WalkFile(ctx, bytes.NewReader(data), int64(len(data)), r)
-		}, nothing{}, nil)
+		}, nothing{}, nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func (c stackCmd) Run(a *session) error {
 	src := d.Symbols.Source(ask)
 	found, err := crash.Analyze(a.Ctx, func(ctx context.Context, r crash.Resolver) (*crash.Walk, error) {
 		return crash.WalkFile(ctx, file, info.Size(), r)
-	}, src, d.Symbols.Texts(ask))
+	}, src, d.Symbols.Texts(ask), false)
 	if err != nil {
 		return err
 	}

@@ -2,23 +2,13 @@ package server
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/derive/crash"
 	"github.com/symdepot/symdepot/internal/index/record"
 )
-
-// TestMain walks dumps, where the process is the child of a server under test.
-func TestMain(m *testing.M) {
-	if crash.IsChild(os.Args) {
-		os.Exit(crash.RunChild(os.Stdin, os.Stdout))
-	}
-	os.Exit(m.Run())
-}
 
 // appReport is a crash report of the program whose dSYM is in testdata/macho.
 const appReport = `Incident Identifier: 7A1D3C02-4F55-4E0B-9A57-0F6B1D2C3E4F

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -31,7 +32,7 @@ const (
 	// that of the dumps of one client.
 	maxDumps    = 4 * clientDumps
 	clientDumps = web.MaxWhole + 32*maxField
-	// maxField is the size of the largest field beside the dump. All of them are ignored.
+	// maxField is the size of the largest field beside the dump.
 	maxField = 1 << 20
 	// maxResults is how many answers wait for their clients, and resultTime how long.
 	maxResults = 64 // of one client an eighth
@@ -135,22 +136,34 @@ func timeoutOf(r *http.Request) (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
-// sentDump is a dump that a client has sent. It is not kept.
-type sentDump interface {
-	io.ReaderAt
-	Size() int64
-	Close()
+// sentDump is a form with a dump that a client has sent. It is not kept.
+type sentDump struct {
+	file interface { // nil: the form has no dump
+		io.ReaderAt
+		Size() int64
+		Close()
+	}
+	candidates bool // the client wants the files of modules listed
 }
 
-// receive reads a form with a dump in a field. The other fields are ignored: the depot is the only source.
-func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reader, field string) (d sentDump, err error) {
+// close deletes the dump.
+func (d *sentDump) close() {
+	if d.file != nil {
+		d.file.Close()
+	}
+}
+
+// receive reads a form with a dump in a field. Of the other fields, options count: the depot is the
+// only source.
+func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reader, field string) (d *sentDump, err error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
 		return nil, errors.New("the body is not a multipart form")
 	}
+	d = &sentDump{}
 	defer func() {
-		if err != nil && d != nil {
-			d.Close()
+		if err != nil {
+			d.close()
 		}
 	}()
 	limited := &io.LimitedReader{R: memory.Counted(r.Context(), from), N: web.MaxWhole + 16*maxField}
@@ -158,8 +171,8 @@ func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reade
 	for {
 		part, err := form.NextPart()
 		switch {
-		case err == io.EOF && d == nil:
-			return nil, errors.New("the form has no field " + field)
+		case err == io.EOF && d.file == nil:
+			return d, errors.New("the form has no field " + field)
 		case err == io.EOF:
 			return d, nil
 		case err != nil && limited.N <= 0:
@@ -167,18 +180,29 @@ func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reade
 		case err != nil:
 			return d, err
 		}
-		if part.FormName() == field && d == nil {
-			if d, err = web.ReadWhole(part, m.depot.Symbols.Scratch); err != nil {
-				return nil, err
+		if part.FormName() == field && d.file == nil {
+			whole, err := web.ReadWhole(part, m.depot.Symbols.Scratch)
+			if err != nil {
+				return d, err
 			}
+			d.file = whole
 			continue
 		}
-		n, err := io.Copy(io.Discard, io.LimitReader(part, maxField+1))
-		if err == nil && n > maxField {
+		text, err := io.ReadAll(io.LimitReader(part, maxField+1))
+		if err == nil && len(text) > maxField {
 			err = body.ErrLong
 		}
 		if err != nil {
 			return d, err
+		}
+		if part.FormName() == "options" {
+			var opt struct {
+				Candidates bool `json:"dif_candidates"`
+			}
+			if err := json.Unmarshal(text, &opt); err != nil {
+				return d, errors.New("the field options is not valid JSON")
+			}
+			d.candidates = opt.Candidates
 		}
 	}
 }
@@ -208,7 +232,7 @@ func callerOf(x *exchange) string {
 
 // begin begins to walk a dump, and deletes it in the end. kept says that the client may ask for the
 // answer later; else the walk ends with the request.
-func (m *minidumps) begin(x *exchange, r *http.Request, d sentDump, free func(), kept bool) (*dumpResult, error) {
+func (m *minidumps) begin(x *exchange, r *http.Request, d *sentDump, free func(), kept bool) (*dumpResult, error) {
 	var number [16]byte
 	_, _ = rand.Read(number[:]) // never fails
 	res := &dumpResult{id: hex.EncodeToString(number[:]), caller: callerOf(x), client: m.limitKey(r), done: make(chan struct{})}
@@ -216,7 +240,7 @@ func (m *minidumps) begin(x *exchange, r *http.Request, d sentDump, free func(),
 	if kept {
 		ctx = context.WithoutCancel(ctx)
 		if !m.keep(res) {
-			d.Close()
+			d.close()
 			free()
 			return nil, limit.ErrBusy
 		}
@@ -226,25 +250,26 @@ func (m *minidumps) begin(x *exchange, r *http.Request, d sentDump, free func(),
 	work := limit.NewShare(m.works, m.sends)
 	ask, end := m.asking(ctx, x, r, work)
 	src := m.source(x, r, ask)
-	owner, client, until := m.ownerOf(x, r), m.limitKey(r), x.start.Add(m.cfg.Wait)
+	j := m.crashWork(x, r)
 	go func() {
 		defer close(res.done)
 		defer cancel()
 		defer stop()
 		defer free()
-		defer d.Close()
+		defer d.close()
 		defer end()
 		defer work.End()
-		if res.err = work.Enter(ctx, until); res.err == nil {
-			res.answer, res.err = m.walk(ctx, owner, client, until, d, src, ask)
+		if res.err = work.Enter(ctx, j.until); res.err == nil {
+			res.answer, res.err = m.walk(ctx, j, d, src, ask)
 		}
 	}()
 	return res, nil
 }
 
 // walk walks a dump.
-func (m *minidumps) walk(ctx context.Context, owner, client string, until time.Time, d sentDump, src crash.Source, ask depot.SymbolsAsk) (any, error) {
-	a, err := m.analyze(ctx, owner, client, until, d, d.Size(), src, ask)
+func (m *minidumps) walk(ctx context.Context, j crashWork, d *sentDump, src crash.Source, ask depot.SymbolsAsk) (any, error) {
+	j.candidates = d.candidates
+	a, err := m.analyze(ctx, j, d.file, d.file.Size(), src, ask)
 	switch bad, large := errors.AsType[symbolicate.RequestError](err); {
 	case large:
 		return failedDump{"failed", bad.Title}, nil
@@ -340,23 +365,31 @@ func (m *minidumps) kept(res *dumpResult) bool {
 	return m.results[res.id] == res
 }
 
-// ownerOf returns whose share of the wishes those of a request are.
-func (s *symbolication) ownerOf(x *exchange, r *http.Request) string {
-	return cmp.Or(callerOf(x), "address "+s.limitKey(r))
+// crashWork is what a walk of a dump is done for.
+type crashWork struct {
+	owner      string    // whose share of the wishes those of the dump are
+	client     string    // whose share of the child processes it takes
+	until      time.Time // how long it waits for one
+	candidates bool      // the files of modules are listed
 }
 
-// analyze walks a dump, and remembers what its stacks lack as wishes of an owner.
+func (s *symbolication) crashWork(x *exchange, r *http.Request) crashWork {
+	client := s.limitKey(r)
+	return crashWork{owner: cmp.Or(callerOf(x), "address "+client), client: client, until: x.start.Add(s.cfg.Wait)}
+}
+
+// analyze walks a dump, and remembers what its stacks lack as wishes.
 func (s *symbolication) analyze(
-	ctx context.Context, owner, client string, until time.Time, d io.ReaderAt, size int64, src crash.Source, ask depot.SymbolsAsk,
+	ctx context.Context, j crashWork, d io.ReaderAt, size int64, src crash.Source, ask depot.SymbolsAsk,
 ) (*crash.Analysis, error) {
 	a, err := crash.Analyze(ctx, func(ctx context.Context, res crash.Resolver) (*crash.Walk, error) {
-		return s.dumps.Walk(ctx, client, until, d, size, res)
-	}, src, s.depot.Symbols.Texts(ask))
+		return s.dumps.Walk(ctx, j.client, j.until, d, size, res)
+	}, src, s.depot.Symbols.Texts(ask), j.candidates)
 	if err != nil {
 		return nil, err
 	}
 	if lacking := a.Lacking(); len(lacking) > 0 {
-		if err := s.depot.Arrivals.Wish(ctx, owner, lacking); err != nil && ctx.Err() == nil {
+		if err := s.depot.Arrivals.Wish(ctx, j.owner, lacking); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Warn("what the stacks of a dump lack is not remembered", "error", err)
 		}
 	}
@@ -372,7 +405,7 @@ func (s *symbolication) stacksOf(ctx context.Context, x *exchange, r *http.Reque
 		return nil, err
 	}
 	defer end()
-	a, err := s.analyze(ctx, s.ownerOf(x, r), s.limitKey(r), x.start.Add(s.cfg.Wait), d, size, s.source(x, r, ask), ask)
+	a, err := s.analyze(ctx, s.crashWork(x, r), d, size, s.source(x, r, ask), ask)
 	if err != nil {
 		return nil, err
 	}
