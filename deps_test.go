@@ -75,11 +75,11 @@ var mayImport = map[string][]string{
 	"internal/serve/oauth":          {"internal/base/wire", "internal/serve/auth", "internal/serve/web"},
 	"internal/serve/oidc":           {"internal/base/glob", "internal/base/truncate"},
 	"internal/serve/oidc/oidctest":  {},
-	"internal/serve/server":         {"internal/base/account", "internal/base/body", "internal/base/limit", "internal/base/span", "internal/base/term", "internal/base/truncate", "internal/base/wire", "internal/depot", "internal/depot/answer", "internal/depot/audience", "internal/depot/catalog", "internal/depot/content", "internal/depot/display", "internal/depot/home", "internal/depot/sourcefiles", "internal/depot/stage", "internal/derive/jobs", "internal/derive/symbolicate", "internal/remote/fetch", "internal/serve/auth", "internal/serve/intake", "internal/serve/oauth", "internal/serve/server/metrics", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages", "layout", "symcache", "symfile"},
+	"internal/serve/server":         {"internal/base/account", "internal/base/body", "internal/base/limit", "internal/base/span", "internal/base/term", "internal/base/truncate", "internal/base/wire", "internal/depot", "internal/depot/answer", "internal/depot/audience", "internal/depot/catalog", "internal/depot/content", "internal/depot/display", "internal/depot/home", "internal/depot/sourcefiles", "internal/depot/stage", "internal/derive/jobs", "internal/derive/symbolicate", "internal/remote/fetch", "internal/serve/auth", "internal/serve/intake", "internal/serve/oauth", "internal/serve/server/metrics", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages", "layout", "symcache", "symfile", "dump", "internal/derive/crash"},
 	"internal/serve/server/metrics": {"internal/base/limit", "internal/depot", "internal/depot/check", "internal/depot/coldstore", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/nodes", "internal/derive/jobs"},
 	"internal/serve/userquery":      {"debugid", "internal/base/durable", "internal/base/term", "internal/base/truncate", "internal/depot/needed", "internal/serve/auth", "layout", "objfile", "symfile"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/serve/web":         {"dump", "internal/base/body", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/answer", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/retention", "internal/depot/sourcefiles", "internal/depot/stacks", "internal/depot/stage", "internal/depot/why", "internal/derive/jobs", "internal/derive/stacktext", "internal/derive/symbolicate", "internal/files/sparse", "internal/files/srclink", "internal/serve/auth", "internal/serve/intake", "internal/serve/userquery", "internal/store/blob", "layout", "objfile", "symfile"},
+	"internal/serve/web":         {"dump", "internal/base/body", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/answer", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/retention", "internal/depot/sourcefiles", "internal/depot/stacks", "internal/depot/stage", "internal/depot/why", "internal/derive/jobs", "internal/derive/stacktext", "internal/derive/symbolicate", "internal/files/sparse", "internal/files/srclink", "internal/serve/auth", "internal/serve/intake", "internal/serve/userquery", "internal/store/blob", "layout", "objfile", "symfile", "internal/derive/crash"},
 	"internal/serve/web/api":     {"internal/base/blocks", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/retention", "internal/depot/stage", "internal/derive/jobs", "internal/files/sparse", "internal/serve/auth", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "layout", "symfile"},
 	"internal/serve/web/apitest": {},
 	"internal/serve/web/pages":   {"debugid", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/stacks", "internal/depot/stage", "internal/depot/why", "internal/derive/jobs", "internal/derive/stacktext", "internal/files/sparse", "internal/serve/auth", "internal/serve/book", "internal/serve/intake", "internal/serve/oauth", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "layout", "public", "symfile"},
@@ -123,6 +123,8 @@ var mayImport = map[string][]string{
 	"internal/depot/home/hometest": {"internal/base/symtest", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index/record", "internal/store/blob", "objfile"},
 
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
+	// crash walks dumps in child processes, and asks for the rules of modules through symbolicate.
+	"internal/derive/crash":     {"debugid", "dump", "functab", "internal/base/limit", "internal/base/proctree", "internal/base/term", "internal/base/wire", "internal/derive/symbolicate", "stackwalk", "symfile"},
 	"internal/derive/jobs":      {"internal/base/span", "internal/base/term", "internal/base/wire", "internal/index/queue", "internal/store/blob"},
 	"internal/derive/stacktext": {"debugid", "symfile"},
 	// publicform gives what package public writes to audience, and nobody else.
@@ -131,7 +133,7 @@ var mayImport = map[string][]string{
 	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
 	// symcachework knows the depot as an interface.
 	"internal/derive/symcachework":            {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/memo", "internal/base/wire", "internal/derive/jobs", "internal/derive/transcode", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
-	"internal/derive/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
+	"internal/derive/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/proctree", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
 	"internal/derive/transcode/transcodetest": {"debugid", "pdb"},
 	"internal/derive/worker":                  {"internal/base/ctxio", "internal/base/endpoint", "internal/base/wire", "internal/store/blob"},
 
@@ -182,6 +184,7 @@ var mayImport = map[string][]string{
 	"debugid":                    {"internal/base/truncate"},
 	"demangle":                   {},
 	"docs":                       {},
+	"applecrash":                 {"debugid"},
 	"dump":                       {"debugid"},
 	"dwarf":                      {"functab", "internal/base/pagecache"},
 	"functab":                    {"debugid"},
@@ -221,6 +224,7 @@ var mayImport = map[string][]string{
 	"internal/base/limit":      {},
 	"internal/base/memo":       {},
 	"internal/base/pagecache":  {},
+	"internal/base/proctree":   {},
 	"internal/base/sharedtext": {},
 	"internal/base/span":       {"internal/base/glob"},
 	"internal/base/sspi":       {"internal/base/binding"},
@@ -260,7 +264,7 @@ var soleImporter = map[string]string{
 }
 
 // pure packages are importable by anyone: no network, no database, no cgo.
-var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab", "public"}
+var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "applecrash", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab", "public"}
 
 type pkg struct {
 	ImportPath string

@@ -7,6 +7,7 @@
 //   - debugid: GUID and age, time stamp and size, build-id, UUID, in every spelling
 //   - symfile, layout: the kind and the roles of an object; the paths that debuggers ask for, and back
 //   - pdb, ppdb: program databases of Windows; portable PDBs of .NET
+//   - applecrash: the stacks and images of a crash report of Apple's systems
 //   - dump: the modules that a minidump or a core file needs symbols for
 //   - symstore, cab, symcache: symbol stores of Microsoft's tools; cabinets; the SymCache of
 //     Windows Performance Analyzer

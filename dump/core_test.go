@@ -328,7 +328,7 @@ func TestKernelCore(t *testing.T) {
 	}
 	cores, err := filepath.Glob(filepath.Join(dir, "core*"))
 	if err != nil || len(cores) == 0 {
-		t.Skip("the kernel of this machine puts no core file beside the program")
+		t.Skip("needs a kernel that writes core files beside the program (sysctl kernel.core_pattern=core)")
 	}
 	checkReal(t, cores[0], dir)
 }
@@ -362,7 +362,7 @@ func realDumps(t testing.TB, kind Kind) map[string][]byte {
 func TestMaterial(t *testing.T) {
 	dumps := realDumps(t, Minidump)
 	if len(dumps) == 0 {
-		t.Skip("SYMDEPOT_MATERIAL names no folder with minidumps (*.dmp)")
+		t.Skip("needs minidumps, files named *.dmp (set SYMDEPOT_MATERIAL to a folder that has some)")
 	}
 	for p, b := range dumps {
 		d, err := read(b)

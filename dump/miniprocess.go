@@ -214,7 +214,8 @@ func (p *miniProcess) threads(typ uint32, size int) {
 	}
 }
 
-// registers reads the context of a thread.
+// registers reads the registers of a thread from its context record: size bytes at the offset at of the
+// dump. The error says why they cannot be read.
 func (p *miniProcess) registers(size, at uint32) (Registers, error) {
 	c, ok := contexts[p.number]
 	r := Registers{Arch: c.arch}

@@ -72,7 +72,8 @@ var processors = map[string]*processor{
 	"riscv64": newProcessor(8, "pc", "sp", namesRISCV, map[string]string{"fp": "s0"}),
 }
 
-// find returns the index of a register.
+// find returns the index of the value of a register by its name; false if the processor has no such
+// register.
 func (r *Registers) find(name string) (int, bool) {
 	p := processors[r.Arch]
 	if p == nil {

@@ -266,7 +266,7 @@ func TestLinesSymbolic(t *testing.T) {
 	t.Parallel()
 	tool := os.Getenv("SYMDEPOT_PPDBO")
 	if tool == "" {
-		t.Skip("SYMDEPOT_PPDBO names no program that looks up lines with the crate symbolic-ppdb")
+		t.Skip("needs a program that looks up lines with the crate symbolic-ppdb (set SYMDEPOT_PPDBO to its path)")
 	}
 	const offsets = 3000
 	for _, name := range realFiles(t) {

@@ -99,7 +99,7 @@ func walkThread(t testing.TB, w *stackwalk.Walker, th *dump.Thread) stackwalk.St
 func TestJudge(t *testing.T) {
 	dir := os.Getenv("SYMDEPOT_DUMPS")
 	if dir == "" {
-		t.Skip("SYMDEPOT_DUMPS names no folder of dumps")
+		t.Skip("needs minidumps (*.dmp) and a folder symbols with their .sym files (set SYMDEPOT_DUMPS to the folder that has both)")
 	}
 	tool := symtest.Tool(t, "rust/bin/minidump-stackwalk")
 	paths, err := filepath.Glob(filepath.Join(dir, "*.dmp"))

@@ -75,7 +75,7 @@ func (m *machine) number(name string) (int, bool) {
 	return i, ok
 }
 
-// read returns the registers of a thread.
+// read copies those registers of a thread that the processor has and that the dump gives.
 func (m *machine) read(from interface{ Get(string) (uint64, bool) }) Registers {
 	r := Registers{m: m}
 	for name, i := range m.numbers {

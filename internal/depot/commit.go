@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
@@ -28,6 +29,8 @@ type commits struct {
 	symbols   *Symbols
 	confirmed *Confirmations
 	retention *lifecycle.Retention
+	// arrivals has the wishes found that a build fulfils, in a write.
+	arrivals func(w *engine.Write, number int64) error
 }
 
 // commit makes the contents of a batch durable, then adds a transaction of these and of
@@ -44,10 +47,17 @@ func (c *commits) commit(ctx context.Context, tx record.Tx, batch blob.Batch) (i
 	if err != nil {
 		return 0, err
 	}
-	if tx.Also, err = c.retention.Entering(ctx, &retention.Transaction{
+	forms, err := c.retention.Entering(ctx, &retention.Transaction{
 		Product: tx.Product, Version: tx.Version, Branch: tx.Branch, Class: tx.Class,
-	}); err != nil {
+	})
+	if err != nil {
 		return 0, err
+	}
+	tx.Also = func(w *engine.Write, number int64) error {
+		if err := c.arrivals(w, number); err != nil || forms == nil {
+			return err
+		}
+		return forms(w, number)
 	}
 	if batch != nil {
 		err := batch.Commit(ctx)

@@ -27,6 +27,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/depot/why"
+	"github.com/symdepot/symdepot/internal/derive/arrivals"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/files/srclink"
@@ -50,6 +51,8 @@ type Depot struct {
 	Nodes *nodes.Nodes
 	// Symbols makes symbol files and looks addresses up.
 	Symbols *Symbols
+	// Arrivals are the files that crashes lacked and builds have brought since.
+	Arrivals *arrivals.Service
 	// Sources finds source files.
 	Sources *sourcefiles.Files
 	// Watched are the folders of builds and packages that are indexed in place. They are

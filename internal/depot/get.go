@@ -23,7 +23,7 @@ func (d *Depot) Public(ctx context.Context, scope audience.Scope, q answer.Quest
 }
 
 // PublicSource returns what opens modules for people outside; see audience.Door.Source.
-func (d *Depot) PublicSource(scope audience.Scope, ask SymbolsAsk) symbolicate.Source {
+func (d *Depot) PublicSource(scope audience.Scope, ask SymbolsAsk) symbolicate.UnwindSource {
 	return d.door.Source(scope, ask)
 }
 

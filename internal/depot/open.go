@@ -23,6 +23,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/depot/storerecords"
 	"github.com/symdepot/symdepot/internal/depot/why"
+	"github.com/symdepot/symdepot/internal/derive/arrivals"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/publicform"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
@@ -148,14 +149,16 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		Make: func(ctx context.Context, ask SymbolsAsk, forms audience.Forms) (*answer.File, error) {
 			return d.Symbols.public(forms).Make(ctx, ask)
 		},
-		Source: func(ask SymbolsAsk, forms audience.Forms) symbolicate.Source {
+		Source: func(ask SymbolsAsk, forms audience.Forms) symbolicate.UnwindSource {
 			return d.Symbols.public(forms).Source(ask)
 		},
 		Public: public,
 	})
+	d.Arrivals = arrivals.New(arrivals.Parts{DB: d.db, Queue: d.queue, Log: d.log, Now: d.now, Hooks: opt.Webhooks})
 	d.commits = &commits{
 		depot: d.home.Name, db: d.db, blobs: d.blobs, contents: d.contents, cold: d.Cold, symbols: d.Symbols, confirmed: d.Confirmed,
 		retention: d.Retention,
+		arrivals:  d.Arrivals.EnterBuild,
 	}
 	d.Tracer = why.New(why.Parts{
 		DB: d.db, Fetch: d.fetch, Cold: d.Cold, Symbols: d.Symbols.SymbolsWork, SymCache: d.symcache,

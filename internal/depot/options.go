@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/nodes"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/depot/storerecords"
+	"github.com/symdepot/symdepot/internal/derive/arrivals"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
@@ -51,6 +52,8 @@ type Options struct {
 	// hold them besides the depot.
 	Transcode TranscodeOptions
 	SymCache  SymCacheOptions
+	// Webhooks are told of files that crashes lacked when a build brings them.
+	Webhooks []arrivals.Hook
 	// Symbols configures how Breakpad and GSYM files are made.
 	Symbols SymbolsOptions
 	// Dial connects to the server of a depot in a database; nil means a plain

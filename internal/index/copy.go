@@ -34,6 +34,8 @@ var copied = []struct{ name, columns, key string }{
 	{"cached", "content_id, tx_id, name, url, tag, fetched, used", "content_id, tx_id"},
 	{"miss", "no, key, source, class, ends, since, detail", "no"},
 	{"wanted", "no, name, id, client, kind, count, first, last", "no"},
+	{"wish", "no, id, name, role, owner, made", "no"},
+	{"arrival", "no, id, name, tx_id, at", "no"},
 	{"job", "id, kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, started, finished, " +
 		"lease_until, worker, token, outcome, detail, result", "id"},
 	{"failure", "source, tool, version, class, detail, since, ends, tries", "source, tool, version"},
@@ -58,7 +60,7 @@ var copied = []struct{ name, columns, key string }{
 var ErrNotEmpty = errors.New("the index is not empty")
 
 // generated are the columns whose numbers the database generates, by table.
-var generated = [][2]string{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"job", "id"}, {"promotion", "no"},
+var generated = [][2]string{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"wish", "no"}, {"arrival", "no"}, {"job", "id"}, {"promotion", "no"},
 	{"policy", "no"}, {"retention_run", "no"}}
 
 // Copy copies everything of an index into an empty one: numbers, ids, tokens and
@@ -261,7 +263,7 @@ func copyCounters(w *engine.Write, ctx context.Context, r engine.Reader) error {
 		tx, generation+1, contents, bytes, objects, lookups, object, late); err != nil {
 		return err
 	}
-	for _, t := range []string{"miss", "wanted"} {
+	for _, t := range []string{"miss", "wanted", "wish", "arrival"} {
 		var n int64
 		if err := r.Row(ctx, "SELECT n FROM tally WHERE name = $1", []any{t}, &n); err != nil {
 			return err

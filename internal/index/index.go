@@ -36,6 +36,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index/schema"
 	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/index/tokens"
+	"github.com/symdepot/symdepot/internal/index/wishes"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -86,6 +87,8 @@ type DB struct {
 	Wanted misses.WantedKeys
 	Cached contents.CachedFiles
 	Misses misses.Misses
+	// Wishes are the files that senders of crashes wait for.
+	Wishes wishes.Wishes
 	Scrub  places.Scrub
 	Places places.Places
 	// Damages are the contents whose stored bytes were found damaged or missing.
@@ -140,8 +143,8 @@ func newDB(base *engine.Database, opt Options) *DB {
 		Tokens: tokens.NewTokens(base), Jobs: queue.NewJobs(base), Copies: Copies{base},
 		Nodes:  nodes.NewNodes(base, dutyLife),
 		Wanted: misses.NewWantedKeys(base, cmp.Or(opt.MaxWanted, 1_000_000)),
-		Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)),
-		Scrub:  places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base),
+		Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)), Wishes: wishes.New(base),
+		Scrub: places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base),
 		Cached: contents.NewCachedFiles(all), Colds: contents.NewColds(base, opt.Placed),
 		Retention: removals.NewRetention(base), Trash: removals.NewTrash(base, all),
 		Sources: Sources{base}, Lists: lists.NewLists(base, lists.UsualLimits),

@@ -62,7 +62,7 @@ type Parts struct {
 	// Make makes the .sym or GSYM file of a module, and Source opens modules for lookups of
 	// addresses; both only of public forms.
 	Make   func(ctx context.Context, ask symbolicate.Ask, forms Forms) (*answer.File, error)
-	Source func(ask symbolicate.Ask, forms Forms) symbolicate.Source
+	Source func(ask symbolicate.Ask, forms Forms) symbolicate.UnwindSource
 }
 
 // Forms are the public forms of the files of modules, for one who asks.
@@ -364,7 +364,7 @@ func (f Forms) Watched(ctx context.Context, products []string, req layout.Reques
 
 // Source returns what opens modules for a client who may have the public forms of the scope: their
 // functions are known, and neither lines nor inlined calls. Of ask, Client, Via and Hold count.
-func (d *Door) Source(scope Scope, ask symbolicate.Ask) symbolicate.Source {
+func (d *Door) Source(scope Scope, ask symbolicate.Ask) symbolicate.UnwindSource {
 	ask.Products, ask.Local = scope.names(), true
 	return d.parts.Source(ask, Forms{d, ask, nil})
 }

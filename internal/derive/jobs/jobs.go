@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -191,6 +192,30 @@ type Local interface {
 	// Local does nothing.
 	Local()
 }
+
+// OnServers has the methods of a Kind that workers on other machines do not do. It implements
+// Local.
+type OnServers struct{}
+
+// errOnServers means that only machines with the depot do a job.
+var errOnServers = fmt.Errorf("%w: only servers do these jobs", ErrBadWorker)
+
+// Local implements Local.
+func (OnServers) Local() {}
+
+// Open implements Kind.
+func (OnServers) Open(context.Context, Job) (File, error) { return nil, errOnServers }
+
+// Keep implements Kind.
+func (OnServers) Keep(context.Context, Job, Result, io.Reader) (Outcome, error) {
+	return Outcome{}, errOnServers
+}
+
+// CheckAbility implements Kind.
+func (OnServers) CheckAbility(a Ability) (Ability, error) { return a, errOnServers }
+
+// CheckFailure implements Kind.
+func (OnServers) CheckFailure(f Failure) (Failure, error) { return f, errOnServers }
 
 // Tool is a program with which this machine does jobs of a kind.
 type Tool struct {

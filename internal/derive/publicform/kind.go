@@ -31,9 +31,12 @@ const (
 	classAbsent  = "absent"     // it was removed before the job began
 )
 
-// kind is the kind of job that makes public forms, on machines that have the depot. It
-// implements jobs.Kind.
-type kind struct{ *Service }
+// kind is the kind of job that makes public forms. Workers would get private files, so only servers
+// do these jobs. It implements jobs.Kind.
+type kind struct {
+	jobs.OnServers
+	*Service
+}
 
 // read returns the source of a job.
 func (kind) read(j jobs.Job) (source Source, err error) {
@@ -322,27 +325,6 @@ func (o *output) flush() error {
 	o.err = errors.Join(o.err, err)
 	return err
 }
-
-// Local implements jobs.Local.
-func (kind) Local() {}
-
-// errNoWorkers means that only machines with the depot make public forms: a worker would get
-// private files.
-var errNoWorkers = fmt.Errorf("%w: public forms are made by servers only", jobs.ErrBadWorker)
-
-// Open implements jobs.Kind.
-func (kind) Open(context.Context, jobs.Job) (jobs.File, error) { return nil, errNoWorkers }
-
-// Keep implements jobs.Kind.
-func (kind) Keep(context.Context, jobs.Job, jobs.Result, io.Reader) (jobs.Outcome, error) {
-	return jobs.Outcome{}, errNoWorkers
-}
-
-// CheckAbility implements jobs.Kind.
-func (kind) CheckAbility(a jobs.Ability) (jobs.Ability, error) { return a, errNoWorkers }
-
-// CheckFailure implements jobs.Kind.
-func (kind) CheckFailure(f jobs.Failure) (jobs.Failure, error) { return f, errNoWorkers }
 
 const remembered = 30 * 24 * time.Hour
 

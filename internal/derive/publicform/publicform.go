@@ -90,8 +90,9 @@ type Service struct {
 // New registers the kinds of jobs.
 func New(p Parts) *Service {
 	s := &Service{p, memo.New[blob.Ref, record.Content](knownForms)}
-	p.Queue.Register(kind{s}, jobs.Limits{Slots: slots, Queued: queued, PerClient: perClient, Attempts: attempts})
-	p.Queue.Register(buildJobs{kind{s}}, jobs.Limits{Slots: 1, Attempts: buildAttempts})
+	k := kind{Service: s}
+	p.Queue.Register(k, jobs.Limits{Slots: slots, Queued: queued, PerClient: perClient, Attempts: attempts})
+	p.Queue.Register(buildJobs{k}, jobs.Limits{Slots: 1, Attempts: buildAttempts})
 	return s
 }
 

@@ -60,6 +60,10 @@ type NativeStacktrace struct {
 	Registers json.RawMessage `json:"registers,omitempty"`
 	Frames    []NativeFrame   `json:"frames"`
 	Crashed   *bool           `json:"is_requesting,omitempty"`
+
+	// Of the threads of dumps.
+	ThreadID   uint64 `json:"thread_id,omitempty"`
+	ThreadName string `json:"thread_name,omitempty"`
 }
 
 // NativeFrame is a frame of a request, and of its answer.
@@ -78,6 +82,8 @@ type NativeFrame struct {
 	AbsPath       string `json:"abs_path,omitempty"`
 	Filename      string `json:"filename,omitempty"`
 	Lineno        uint32 `json:"lineno,omitempty"`
+
+	Trust string `json:"trust,omitempty"` // of the frames of dumps
 
 	PreContext  []string `json:"pre_context,omitempty"`
 	ContextLine string   `json:"context_line,omitempty"`
@@ -117,6 +123,27 @@ type NativeAnswer struct {
 	Status      string             `json:"status"`
 	Stacktraces []NativeStacktrace `json:"stacktraces"`
 	Modules     []NativeModule     `json:"modules"`
+	// NativeCrash is set in answers for dumps.
+	*NativeCrash
+}
+
+// NativeCrash is what Symbolicator says of a dump beside its stacks.
+type NativeCrash struct {
+	Timestamp   int64        `json:"timestamp,omitempty"` // seconds since 1970
+	System      NativeSystem `json:"system_info"`
+	Crashed     bool         `json:"crashed"`
+	CrashReason string       `json:"crash_reason"`
+	Details     string       `json:"crash_details,omitempty"` // of a crash report of Apple's systems
+	Assertion   string       `json:"assertion"`
+}
+
+// NativeSystem is the system of a dump.
+type NativeSystem struct {
+	OSName    string `json:"os_name"`
+	OSVersion string `json:"os_version"`
+	OSBuild   string `json:"os_build"`
+	Arch      string `json:"cpu_arch"`
+	Device    string `json:"device_model"`
 }
 
 // managed is Symbolicator's type of modules with IL.

@@ -22,7 +22,7 @@ type clientLookups struct {
 
 // Source returns what opens modules for a client. Of ask, Products, Client, Via,
 // Local and Hold count.
-func (svc *Service) Source(ask Ask) Source { return clientLookups{svc, ask} }
+func (svc *Service) Source(ask Ask) UnwindSource { return clientLookups{svc, ask} }
 
 // Module implements Source.
 func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, error) {

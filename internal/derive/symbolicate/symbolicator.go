@@ -122,7 +122,7 @@ func Native(ctx context.Context, src Source, texts Texts, q NativeRequest) (Nati
 	queries := make([]ModuleQuery, len(q.Modules))
 	used := make([]bool, len(q.Modules))
 	for i, m := range q.Modules {
-		queries[i] = m.query()
+		queries[i] = m.Query()
 	}
 	for _, s := range q.Stacktraces {
 		for _, f := range s.Frames {
@@ -133,13 +133,14 @@ func Native(ctx context.Context, src Source, texts Texts, q NativeRequest) (Nati
 	}
 	modules := openModules(ctx, src, queries, used)
 	defer closeModules(modules)
-	a := NativeAnswer{Status: "complete", Stacktraces: make([]NativeStacktrace, len(q.Stacktraces)), Modules: slices.Clone(q.Modules)}
+	a := NativeAnswer{Status: "completed", Stacktraces: make([]NativeStacktrace, len(q.Stacktraces)), Modules: slices.Clone(q.Modules)}
 	for i := range a.Modules {
 		a.Modules[i].note(used[i], modules[i], q.Options.DIFCandidates)
 	}
 	var size answerSize
 	for i, s := range q.Stacktraces {
-		out := NativeStacktrace{Registers: s.Registers, Crashed: s.Crashed, Frames: []NativeFrame{}}
+		out := s
+		out.Frames = []NativeFrame{}
 		for k, f := range s.Frames {
 			if k%framesAtOnce == 0 && ctx.Err() != nil {
 				return a, ctx.Err()
@@ -193,8 +194,8 @@ func known(kind string) bool {
 	return false
 }
 
-// query returns the query of the depot for a module.
-func (m NativeModule) query() ModuleQuery {
+// Query returns the query of the depot for a module.
+func (m NativeModule) Query() ModuleQuery {
 	q := ModuleQuery{DebugFile: symfile.BaseName(m.DebugFile), CodeFile: symfile.BaseName(m.CodeFile), CodeID: m.CodeID, IL: m.Type == managed}
 	if q.DebugFile == "" {
 		q.DebugFile = q.CodeFile
@@ -227,7 +228,7 @@ func (m *NativeModule) note(used bool, o opened, candidates bool) {
 		}
 	default:
 		m.DebugStatus = o.fault()
-		if q := m.query(); m.DebugStatus == debugMissing && candidates && q.DebugID+q.CodeID != "" {
+		if q := m.Query(); m.DebugStatus == debugMissing && candidates && q.DebugID+q.CodeID != "" {
 			at := q.DebugFile + "/" + q.DebugID
 			if q.DebugID == "" {
 				at = q.CodeFile + "/" + q.CodeID
@@ -245,11 +246,15 @@ const (
 )
 
 // fault is the word for why a module is not open.
-func (o opened) fault() string {
+func (o opened) fault() string { return StateOf(o.err) }
+
+// StateOf is Symbolicator's word for why a module cannot be opened, by the error: missing, timeout
+// or malformed. nil means missing.
+func StateOf(err error) string {
 	switch {
-	case o.err == nil, errors.Is(o.err, fs.ErrNotExist):
+	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return debugMissing
-	case errors.As(o.err, new(PendingError)), errors.Is(o.err, context.DeadlineExceeded), errors.Is(o.err, ErrBusy):
+	case errors.As(err, new(PendingError)), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrBusy):
 		return debugTimeout
 	}
 	return debugMalformed

@@ -152,7 +152,7 @@ func TestNative(t *testing.T) {
 	}
 	got, _ := json.Marshal(a)
 	for _, want := range []string{
-		`"status":"complete"`, `"registers":{"rip":"0xb3e3f7"}`,
+		`"status":"completed"`, `"registers":{"rip":"0xb3e3f7"}`,
 		`{"status":"symbolicated","original_index":0,"instruction_addr":"0xb3e3f7","addr_mode":"abs","package":"C:\\b\\xul.dll","symbol":"?g@@YAXXZ","sym_addr":"0xb3df4d","function":"g","abs_path":"hg:hg.mozilla.org/a","filename":"a","lineno":12}`,
 		`{"status":"symbolicated","original_index":0,"instruction_addr":"0xb3e3f7","addr_mode":"abs","package":"C:\\b\\xul.dll","symbol":"f","sym_addr":"0xb3df4d","function":"f","abs_path":"b.cpp","filename":"b.cpp","lineno":574}`,
 		`"original_index":1,"instruction_addr":"0x11","addr_mode":"rel:0","package":"C:\\b\\xul.dll","symbol":"public","sym_addr":"0x8"`,

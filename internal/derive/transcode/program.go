@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/proctree"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/symcache"
@@ -142,13 +143,13 @@ func (p *Program) run(ctx context.Context, sc *Scratch, size int64) (tail string
 	out := &lastBytes{}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = 5 * time.Second // for descendants that keep the output open
-	tree, err := newTree(cmd, treeLimits{memory: p.Limits.memory(size), file: p.Limits.output(size), mark: sc.dir})
+	tree, err := proctree.New(cmd, proctree.Limits{Memory: p.Limits.memory(size), File: p.Limits.output(size), Mark: sc.dir})
 	if err != nil {
 		return "", &ProgramError{Class: ClassInfra, Err: err}
 	}
-	defer tree.close()
-	cmd.Cancel = tree.kill
-	if err := tree.start(cmd); err != nil {
+	defer tree.Close()
+	cmd.Cancel = tree.Kill
+	if err := tree.Start(cmd); err != nil {
 		return "", &ProgramError{Class: ClassInfra, Err: fmt.Errorf("%s cannot be run: %w", p.shown(), err)}
 	}
 	watched := make(chan struct{})
@@ -160,7 +161,7 @@ func (p *Program) run(ctx context.Context, sc *Scratch, size int64) (tail string
 	cause := context.Cause(rctx)
 	stop(nil)
 	<-watched
-	_ = tree.kill() // remaining descendants
+	_ = tree.Kill() // remaining descendants
 	return out.String(), p.verdict(err, cause, cmd.ProcessState, tree)
 }
 
@@ -170,7 +171,7 @@ var (
 )
 
 // verdict returns the error of a run that has ended.
-func (p *Program) verdict(err, cause error, state *os.ProcessState, tree *tree) error {
+func (p *Program) verdict(err, cause error, state *os.ProcessState, tree *proctree.Tree) error {
 	switch {
 	case errors.Is(cause, errTimeout):
 		return fault(ClassTimeout, "the program exceeded its time limit and was killed")
@@ -183,10 +184,10 @@ func (p *Program) verdict(err, cause error, state *os.ProcessState, tree *tree) 
 	case state == nil:
 		return &ProgramError{Class: ClassInfra, Err: err}
 	}
-	switch tree.why(state) {
-	case ClassMemory:
+	switch tree.Why(state) {
+	case proctree.MemoryLimit:
 		return fault(ClassMemory, "the program exceeded its memory limit (%s)", state)
-	case ClassTooLarge:
+	case proctree.FileLimit:
 		return fault(ClassTooLarge, "the program exceeded its output limit (%s)", state)
 	}
 	f := fault(ClassExit, "%s", state)

@@ -101,18 +101,29 @@ func (f serverFlags) emptyDepot(a *session, opt depot.Options) (*depot.Depot, fu
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := os.MkdirTemp("", "symdepot-get-")
+	opt.Upstreams = sources.List
+	d, done, err := temporaryDepot(a, opt)
 	if err != nil {
 		return nil, nil, errors.Join(err, sources.Close())
 	}
-	opt.Upstreams = sources.List
+	return d, func() {
+		done()
+		_ = sources.Close()
+	}, nil
+}
+
+// temporaryDepot opens an empty depot for the time of a command. The function closes it.
+func temporaryDepot(a *session, opt depot.Options) (*depot.Depot, func(), error) {
+	dir, err := os.MkdirTemp("", "symdepot-")
+	if err != nil {
+		return nil, nil, err
+	}
 	d, err := depot.Open(a.Ctx, filepath.Join(dir, "depot"), opt)
 	if err != nil {
-		return nil, nil, errors.Join(err, sources.Close(), os.RemoveAll(dir))
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return d, func() {
 		_ = d.Close()
-		_ = sources.Close()
 		_ = os.RemoveAll(dir)
 	}, nil
 }

@@ -48,6 +48,7 @@ type lookCommands struct {
 	Get      getCmd       `cmd:"" help:"Get symbol files from the depot or from upstreams."`
 	Why      whyCmd       `cmd:"" help:"Say why a debugger does or does not find a file."`
 	Missing  missingCmd   `cmd:"" help:"List the files that clients asked for and did not get."`
+	Stack    stackCmd     `cmd:"" help:"Print why a program crashed, and its stacks, from a dump."`
 	Lookup   lookupCmd    `cmd:"" name:"symbolicate" help:"Print the function, the file and the line of addresses."`
 	Path     pathcmd.Path `cmd:"" nodepot:"" help:"Explain and test symbol paths of debuggers."`
 	Usage    usageCmd     `cmd:"" name:"disk" help:"Print what takes the space of the depot."`

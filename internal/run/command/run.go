@@ -19,6 +19,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/derive/crash"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/manual"
@@ -29,6 +30,9 @@ import (
 // Main is the process of symdepot: it runs the command line of the process, and returns the
 // exit code.
 func Main(opt console.Options) int {
+	if crash.IsChild(os.Args) {
+		return crash.RunChild(os.Stdin, os.Stdout)
+	}
 	symbolicate.Generator = "symdepot " + opt.Program()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -36,6 +36,9 @@ func (c *Config) check() error {
 	c.Sources.check(fail)
 	c.Cold.check(fail)
 	c.Traces.check(c.NoEgress, fail)
+	if _, key, err := c.Receivers(); err != nil {
+		fail(key, "%v", err)
+	}
 	errs = append(errs, c.CheckAuth(), c.checkUpstreams(fail))
 	return errors.Join(errs...)
 }

@@ -69,6 +69,7 @@ func (p *planter) plant(v reflect.Value, path string, hidden bool) {
 // there is the path of a file, or a name.
 var notSecret = []string{
 	"tls.key", "auth.negotiate.keytab", "auth.sign_in.client_secret_file", "upstreams.headers_file", "upstreams.password_file", "upstreams.token_file",
+	"webhooks.secret_file",
 }
 
 // TestSecretKeys: the text of a configuration for others has no value of a key that is

@@ -49,6 +49,7 @@ type Config struct {
 	Symbols      Symbols       `yaml:"symbols"`
 	Cache        Cache         `yaml:"cache"`
 	Cold         Cold          `yaml:"cold"`
+	Webhooks     []Webhook     `yaml:"webhooks"`
 
 	// Audience is public if all callers get nothing but public forms of files; empty: what Auth
 	// says. FilePath is what X-DEBUGINFOD-FILE says about the origin of a file: its name, the full
@@ -347,6 +348,12 @@ type SignIn struct {
 	Scopes           []string `yaml:"scopes" example:"[email, groups]"`
 	NameClaim        string   `yaml:"name_claim" default:"email" example:"preferred_username"`
 	GroupsClaim      string   `yaml:"groups_claim" example:"groups"`
+}
+
+// Webhook is told of files that crashes lacked when a build brings them.
+type Webhook struct {
+	URL        string `yaml:"url" private:"true" example:"https://crashes.example.com/hooks/symbols"`
+	SecretFile string `yaml:"secret_file" example:"/run/secrets/webhook"`
 }
 
 // Audit configures the audit log.

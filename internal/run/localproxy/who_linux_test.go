@@ -11,7 +11,7 @@ import (
 // TestKernelAddress reads addresses as a kernel of a little-endian machine prints them.
 func TestKernelAddress(t *testing.T) {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("the samples are of a little-endian machine")
+		t.Skip("needs a little-endian processor, such as x86-64 (the samples are of one)")
 	}
 	for text, want := range map[string]string{
 		"0100007F:1F90":                         "127.0.0.1:8080",
@@ -41,7 +41,7 @@ func TestOwnerInTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("the samples are of a little-endian machine")
+		t.Skip("needs a little-endian processor, such as x86-64 (the samples are of one)")
 	}
 	from, to := netip.MustParseAddrPort("127.0.0.1:40000"), netip.MustParseAddrPort("127.0.0.1:8080")
 	if uid, ok := ownerIn(table, from, to); !ok || uid != 1000 {

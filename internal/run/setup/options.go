@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -8,6 +9,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/depot/storerecords"
+	"github.com/symdepot/symdepot/internal/derive/arrivals"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/run/config"
@@ -143,6 +145,18 @@ func DepotOptions(c *config.Config) depot.Options {
 	return depot.Options{
 		MakeCabinets: c.MakeCabinets, SymCache: SymCacheFolders(c), Symbols: MakeSymbols(c),
 		Lifetimes: Lifetimes(c), Cache: CacheLimits(c), ScrubRate: ScrubRate(c),
-		Stages: PushLimits(c), Links: LinkRules(c), Cold: ColdOptions(c),
+		Stages: PushLimits(c), Links: LinkRules(c), Cold: ColdOptions(c), Webhooks: Webhooks(c),
 	}
+}
+
+// Webhooks returns the receivers of webhooks. Redirects are not followed: they could lead to addresses
+// that the configuration does not name.
+func Webhooks(c *config.Config) (list []arrivals.Hook) {
+	receivers, _, _ := c.Receivers() // Load reports errors
+	for _, r := range receivers {
+		client := Dialer(c).ClientFor(r.URL)
+		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		list = append(list, arrivals.Hook{URL: r.URL, Secret: r.Secret, Client: client})
+	}
+	return list
 }

@@ -19,7 +19,7 @@ type routes struct {
 	uploads      *intake.Handler
 	symbolicates bool // the symbolication APIs are answered
 
-	job, api, oauth, pages, download, source, upload, own, symbol, symCache, symbolicate, none *endpoint
+	job, api, oauth, pages, download, source, upload, own, symbol, symCache, symbolicate, minidump, none *endpoint
 }
 
 func newRoutes(a *access, sc *symCaches) *routes {
@@ -27,6 +27,7 @@ func newRoutes(a *access, sc *symCaches) *routes {
 	return &routes{
 		symbolicates: a.depot.Symbols.Makes(),
 		symbolicate:  &endpoint{options: true, body: true, origins: true, posts: true, handler: sy},
+		minidump:     &endpoint{options: true, body: true, origins: true, posts: true, handler: newMinidumps(sy)},
 		tokens:       !a.cfg.Gate.Off(), prefixes: a.cfg.Prefixes,
 		uploads:  a.cfg.Uploads,
 		job:      &endpoint{body: true, handler: &jobAPI{a}},
@@ -102,6 +103,9 @@ func (rt *routes) place(p *place, r *http.Request) {
 	}
 	if p.name, ok = rt.symbolicatePath(segs); ok {
 		p.endpoint = rt.symbolicate
+		if isMinidump(p.name) {
+			p.endpoint = rt.minidump
+		}
 		return
 	}
 	if p.base, p.name, ok = rt.ownPath(segs); ok {
@@ -216,8 +220,8 @@ func (rt *routes) discoveryPath(segs []string) (base string, own []string, ok bo
 	return base, own, true
 }
 
-// symbolicatePath returns the name of a symbolication API, of which some are only
-// answered with a sentence: v4, v5, source, symbolicator, minidump, applecrashreport or requests.
+// symbolicatePath returns the name of a symbolication API: v4, v5, source, symbolicator, minidump,
+// applecrashreport or requests.
 // A configured prefix may stand in front.
 func (rt *routes) symbolicatePath(segs []string) (name string, ok bool) {
 	if !rt.symbolicates {

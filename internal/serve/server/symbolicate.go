@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/body"
 	"github.com/symdepot/symdepot/internal/base/limit"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/derive/crash"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
@@ -23,6 +24,7 @@ type symbolication struct {
 	works  limit.Semaphore // requests that are answered
 	sends  *limit.Senders
 	bodies *body.Memory
+	dumps  *crash.Pool
 }
 
 // maxSymbolications is how many requests for symbolication are answered at once.
@@ -30,10 +32,13 @@ type symbolication struct {
 const maxSymbolications = 8
 
 func newSymbolication(a *access) *symbolication {
-	return &symbolication{
+	s := &symbolication{
 		access: a, making: limit.NewSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: limit.NewSemaphore(maxSymbolications),
 		sends: limit.NewSenders(slowBody, body.Part), bodies: a.newBodies(),
+		dumps: crash.NewPool(crash.Options{}),
 	}
+	context.AfterFunc(s.waits, func() { _ = s.dumps.Close() }) // the server stops
+	return s
 }
 
 func symbolicateAPI(segs []string) (name string, ok bool) {
@@ -66,24 +71,12 @@ type sourceError struct {
 	Error string `json:"error"`
 }
 
-// notHere is the text for the APIs that this server does not have.
-const notHere = "this server does not process minidumps or crash reports: run minidump-stackwalk --symbols-url with " +
-	"the URL of this server, which makes the symbol files that it needs"
-
 // serve answers a request.
 func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 	x.protocol = protocolSymbolicate
 	h := x.Header()
 	h["Cache-Control"] = noStore
 	s.allowOrigin(h, r)
-	switch p.name {
-	case "minidump", "applecrashreport":
-		s.refuse(x, http.StatusNotFound, notHere)
-		return
-	case "requests":
-		s.refuse(x, http.StatusNotFound, "no such request: this server answers every request at once; "+notHere)
-		return
-	}
 	if r.Method != http.MethodPost {
 		h.Set("Allow", "POST, OPTIONS")
 		s.refuse(x, http.StatusMethodNotAllowed, "use POST with a JSON body")
@@ -211,7 +204,19 @@ func (s *symbolication) forPage(ctx context.Context, x *exchange, r *http.Reques
 }
 
 // orPublic opens modules that a client may not read by their public forms.
-type orPublic struct{ whole, public symbolicate.Source }
+type orPublic struct{ whole, public crash.Source }
+
+// Unwind implements symbolicate.Unwinder.
+func (s orPublic) Unwind(ctx context.Context, q symbolicate.ModuleQuery) (*symbolicate.Unwind, error) {
+	u, err := s.whole.Unwind(ctx, q)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return u, err
+	}
+	if u, err := s.public.Unwind(ctx, q); !errors.Is(err, fs.ErrNotExist) {
+		return u, err
+	}
+	return nil, err
+}
 
 // Module implements symbolicate.Source.
 func (s orPublic) Module(ctx context.Context, q symbolicate.ModuleQuery) (*symbolicate.Module, error) {
@@ -225,17 +230,23 @@ func (s orPublic) Module(ctx context.Context, q symbolicate.ModuleQuery) (*symbo
 	return nil, err
 }
 
+// source returns what opens modules for a client.
+func (s *symbolication) source(x *exchange, r *http.Request, ask depot.SymbolsAsk) crash.Source {
+	src, outside := s.depot.Symbols.Source(ask), s.depot.PublicSource(x.caller.public, ask)
+	switch {
+	case asksForPublic(r):
+		return outside
+	case !x.caller.public.IsEmpty():
+		return orPublic{src, outside}
+	}
+	return src
+}
+
 // answer answers a request of one API.
 func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request, api string, body []byte, work *limit.Share) (any, error) {
 	ask, end := s.asking(ctx, x, r, work)
 	defer end()
-	src := s.depot.Symbols.Source(ask)
-	switch outside := s.depot.PublicSource(x.caller.public, ask); {
-	case asksForPublic(r):
-		src = outside
-	case !x.caller.public.IsEmpty():
-		src = orPublic{src, outside}
-	}
+	src := s.source(x, r, ask)
 	texts := s.depot.Symbols.Texts(ask)
 	if api == "source" {
 		q, err := symbolicate.ParseSource(body)

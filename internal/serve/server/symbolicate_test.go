@@ -480,9 +480,9 @@ func TestSymbolicateV5(t *testing.T) {
 		{"GET", "/symbolicate/v5", "", 405, `{"title":"use POST with a JSON body"}`},
 		{"POST", "/symbolicate/v4", body, 200, `"symbolicatedStacks":[["main (in `},
 		{"POST", "/symbolicate", `{"modules":[{"type":"elf","debug_id":"` + w.program.obj.DebugID.String() + `","image_addr":"0x1000"}],"stacktraces":[{"frames":[{"instruction_addr":"0x2139"}]}]}`, 200, `"function":"crash_here"`},
-		{"POST", "/minidump", "x", 404, "minidump-stackwalk"},
-		{"POST", "/applecrashreport", "x", 404, "minidump-stackwalk"},
-		{"GET", "/requests/5", "", 404, "minidump-stackwalk"},
+		{"POST", "/minidump", "x", 400, "not a multipart form"},
+		{"POST", "/applecrashreport", "x", 400, "not a multipart form"},
+		{"GET", "/requests/5", "", 404, "no such request"},
 	} {
 		got := w.send(t, tt.method, tt.path, tt.body)
 		if got.status != tt.status || !strings.Contains(got.body, tt.want) || got.header.Get("Content-Type") != "application/json" {

@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
+	"github.com/symdepot/symdepot/internal/derive/arrivals"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/intake"
@@ -30,6 +31,7 @@ type Config struct {
 	Symbols   *depot.Symbols
 	Upstreams *depot.Remote
 	Missing   *catalog.Missing
+	Arrivals  *arrivals.Service
 	Jobs      *jobs.Queue
 	Stages    Stages
 	Bases     Bases
@@ -70,7 +72,7 @@ type Config struct {
 // Use makes the parts of an open depot those of a configuration.
 func (c *Config) Use(d *depot.Depot) {
 	c.Depot, c.Retention, c.Catalog, c.Files, c.InPlace, c.Sources = d, d.Retention, d.Catalog, depot.FinderIn(d), d.InPlace, d.Sources
-	c.Bases = d.Stages().Bases
+	c.Bases, c.Arrivals = d.Stages().Bases, d.Arrivals
 	c.Symbols, c.Upstreams, c.Missing, c.Jobs, c.Stages, c.Tracing.Depot = d.Symbols, d.Remote, d.Missing, d.Jobs(), d.Stages(), d.Tracer
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/body"
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
@@ -57,6 +58,8 @@ type Request struct {
 	// Symbols waits for the turn of the request at symbolication, and returns what symbolication
 	// must know of the client; end gives the turn back. Nil: it has its turn at once.
 	Symbols func(context.Context) (ask depot.SymbolsAsk, end func(), err error)
+	// Dump walks the stacks of a crash dump for this client; nil: no dumps are taken.
+	Dump func(ctx context.Context, dump io.ReaderAt, size int64) (*wire.Stacks, error)
 	// ID is the number of the request in the log.
 	ID string
 	// Challenges are the values of WWW-Authenticate for anonymous clients.

@@ -33,7 +33,9 @@ func New(a *web.Acts) *API {
 		traceAPI{a.Traces}.routes(),
 		catalogAPI{a.Catalog, a.InPlace, a.Transactions, a.SourceLists, a.Symbolication, a.Computing, a.FoundInPlace}.routes(),
 		missesAPI{a.Missing, a.Log}.routes(),
+		arrivalsAPI{a.Arrivals}.routes(),
 		identifyAPI{a.Examiner}.routes(),
+		stackAPI{a.Examiner, a.Symbolication}.routes(),
 		pushAPI{a.Stages, a.Bases, a.Uploads}.routes(),
 		serverAPI{a.Version, a.Now, a.Jobs, a.JobActs, a.Upstreams, a.UpstreamActs, a.Events, a.Log}.routes(),
 	)}

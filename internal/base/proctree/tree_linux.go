@@ -1,4 +1,4 @@
-package transcode
+package proctree
 
 import (
 	"bytes"
@@ -18,15 +18,15 @@ func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 // limit sets the limits of a process that has just started. The microseconds before
 // are not worth a helper program that sets the limits from inside. Reserved
 // addresses do not count, because runtimes and Wine reserve very many.
-func limit(pid int, l treeLimits) error {
+func limit(pid int, l Limits) error {
 	var errs []error
 	set := func(what int, n int64) {
 		if n > 0 {
 			errs = append(errs, unix.Prlimit(pid, what, &unix.Rlimit{Cur: uint64(n), Max: uint64(n)}, nil))
 		}
 	}
-	set(unix.RLIMIT_DATA, l.memory)
-	set(unix.RLIMIT_FSIZE, l.file)
+	set(unix.RLIMIT_DATA, l.Memory)
+	set(unix.RLIMIT_FSIZE, l.File)
 	errs = append(errs, unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil))
 	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package transcode
+package proctree
 
 import (
 	"errors"
@@ -11,29 +11,24 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// treeLimits bound a tree of processes; sizes in bytes, zero or less is none.
-type treeLimits struct {
-	memory, file int64
-	mark         string
-}
-
-// tree is a process with all its descendants in a job object. When the last handle
+// Tree is a process with all its descendants in a job object. When the last handle
 // of the job object is closed, also by the end of this process, they are killed.
-type tree struct {
-	limits treeLimits
+type Tree struct {
+	limits Limits
 	job    windows.Handle
 }
 
-func newTree(cmd *exec.Cmd, l treeLimits) (*tree, error) {
+// New prepares a process that has not started for its limits. Close must be called.
+func New(cmd *exec.Cmd, l Limits) (*Tree, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("create a job object: %w", err)
 	}
 	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
 	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | windows.JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION
-	if l.memory > 0 {
+	if l.Memory > 0 {
 		info.BasicLimitInformation.LimitFlags |= windows.JOB_OBJECT_LIMIT_JOB_MEMORY
-		info.JobMemoryLimit = uintptr(l.memory)
+		info.JobMemoryLimit = uintptr(l.Memory)
 	}
 	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
 		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info))); err != nil {
@@ -41,10 +36,12 @@ func newTree(cmd *exec.Cmd, l treeLimits) (*tree, error) {
 	}
 	// The process must be in the job object before its first instruction.
 	cmd.SysProcAttr = &syscall.SysProcAttr{HideWindow: true, CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP}
-	return &tree{limits: l, job: job}, nil
+	return &Tree{limits: l, job: job}, nil
 }
 
-func (t *tree) start(cmd *exec.Cmd) error {
+// Start starts the process that New has prepared. On systems that can do it, the process is killed
+// when the thread that calls Start ends: the caller locks it.
+func (t *Tree) Start(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -56,7 +53,7 @@ func (t *tree) start(cmd *exec.Cmd) error {
 	return err
 }
 
-func (t *tree) assign(pid uint32) error {
+func (t *Tree) assign(pid uint32) error {
 	h, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, pid)
 	if err != nil {
 		return fmt.Errorf("open the process: %w", err)
@@ -90,19 +87,20 @@ func resume(pid uint32) error {
 	return fmt.Errorf("find the thread of the process: %w", err)
 }
 
-// kill kills all processes of the tree.
-func (t *tree) kill() error { return windows.TerminateJobObject(t.job, 1) }
+// Kill kills all processes of the tree, which has been started.
+func (t *Tree) Kill() error { return windows.TerminateJobObject(t.job, 1) }
 
-func (t *tree) close() { _ = windows.CloseHandle(t.job) }
+// Close frees what the system keeps for the limits, and ends what is left of the tree where that has
+// an owner.
+func (t *Tree) Close() { _ = windows.CloseHandle(t.job) }
 
-// why returns the class of the limit that a failed process exceeded; ClassExit if
-// none.
-func (t *tree) why(*os.ProcessState) Class {
+// Why returns the limit that a failed process exceeded.
+func (t *Tree) Why(*os.ProcessState) Limit {
 	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
 	err := windows.QueryInformationJobObject(t.job, windows.JobObjectExtendedLimitInformation,
 		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil)
-	if err == nil && t.limits.memory > 0 && int64(info.PeakJobMemoryUsed) > t.limits.memory/2 {
-		return ClassMemory
+	if err == nil && t.limits.Memory > 0 && int64(info.PeakJobMemoryUsed) > t.limits.Memory/2 {
+		return MemoryLimit
 	}
-	return ClassExit
+	return NoLimit
 }

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package transcode
+package proctree
 
 import (
 	"os"
@@ -11,6 +11,6 @@ import (
 // there too.
 
 func dieWithParent(*syscall.SysProcAttr)         {}
-func limit(int, treeLimits) error                { return nil }
+func limit(int, Limits) error                    { return nil }
 func killMarked(string)                          {}
 func maxResident(*os.ProcessState) (int64, bool) { return 0, false }

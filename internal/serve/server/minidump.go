@@ -1,0 +1,413 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/dump"
+	"github.com/symdepot/symdepot/internal/base/body"
+	"github.com/symdepot/symdepot/internal/base/limit"
+	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/derive/crash"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+	"github.com/symdepot/symdepot/internal/serve/web"
+)
+
+const (
+	// maxDumps is the size of all dumps that are there at the same time, in bytes, and clientDumps
+	// that of the dumps of one client.
+	maxDumps    = 4 * clientDumps
+	clientDumps = web.MaxWhole + 32*maxField
+	// maxField is the size of the largest field beside the dump.
+	maxField = 1 << 20
+	// maxResults is how many answers wait for their clients, and resultTime how long.
+	maxResults = 64 // of one client an eighth
+	resultTime = 5 * time.Minute
+	// dumpTime is how long the walk of a dump may take, beside the time in which the files of
+	// modules are made.
+	dumpTime = 30 * time.Second
+)
+
+// dumpFields are the fields with the dump or the crash report, by the names of the APIs that take one.
+var dumpFields = map[string]string{"minidump": "upload_file_minidump", "applecrashreport": "apple_crash_report"}
+
+// isMinidump reports whether minidumps answers an API.
+func isMinidump(api string) bool { return dumpFields[api] != "" || api == "requests" }
+
+// minidumps answers POST /minidump, POST /applecrashreport and GET /requests/ID of Symbolicator.
+type minidumps struct {
+	*symbolication
+	bytes *body.Memory // of the dumps that are there
+
+	mu      sync.Mutex
+	results map[string]*dumpResult // guarded by mu; those that clients may ask for, by request id
+}
+
+func newMinidumps(s *symbolication) *minidumps {
+	return &minidumps{
+		symbolication: s, results: map[string]*dumpResult{},
+		bytes: body.NewMemory(body.Limits{Total: maxDumps, Client: clientDumps, Slow: slowBody, Wait: s.cfg.Wait}),
+	}
+}
+
+// dumpResult is the answer for a dump, which may not be there yet.
+type dumpResult struct {
+	id     string
+	caller string        // who may ask for it
+	client string        // whose share of the kept results it counts for
+	done   chan struct{} // closed when answer and err are set
+	answer any
+	err    error
+}
+
+// failedDump is the answer for a dump that cannot be read.
+type failedDump struct {
+	Status  string `json:"status"`
+	Message string `json:"message"`
+}
+
+// pendingDump is the answer while a dump is being walked.
+type pendingDump struct {
+	Status     string `json:"status"`
+	RequestID  string `json:"request_id"`
+	RetryAfter int    `json:"retry_after"` // seconds
+}
+
+// serve answers a request.
+func (m *minidumps) serve(x *exchange, r *http.Request, p *place) {
+	x.protocol = protocolSymbolicate
+	x.Header()["Cache-Control"] = noStore
+	m.allowOrigin(x.Header(), r)
+	timeout, err := timeoutOf(r)
+	if err != nil {
+		m.refuse(x, http.StatusBadRequest, err.Error())
+		return
+	}
+	if p.name == "requests" {
+		m.poll(x, r, p, timeout)
+		return
+	}
+	if r.Method != http.MethodPost {
+		x.Header().Set("Allow", "POST, OPTIONS")
+		m.refuse(x, http.StatusMethodNotAllowed, "use POST with a multipart form that has the field "+dumpFields[p.name])
+		return
+	}
+	from, allow := m.longBody(x, r)
+	memory := m.account(m.bytes, x, r)
+	d, err := m.receive(r, memory, from, dumpFields[p.name])
+	if err != nil {
+		memory.Free()
+		m.refuseDump(x, r, err)
+		return
+	}
+	allow(m.cfg.Symbols.Wait + dumpTime)
+	res, err := m.begin(x, r, d, memory.Free, timeout >= 0)
+	if err != nil {
+		m.fail(x, err)
+		return
+	}
+	m.answerDump(x, r, res, timeout)
+}
+
+// timeoutOf returns the parameter timeout of a request; less than 0 if there is none.
+func timeoutOf(r *http.Request) (time.Duration, error) {
+	text := r.URL.Query().Get("timeout")
+	if text == "" {
+		return -1, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0, errors.New("timeout takes a number of seconds")
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+// sentDump is a form with a dump that a client has sent. It is not kept.
+type sentDump struct {
+	file interface { // nil: the form has no dump
+		io.ReaderAt
+		Size() int64
+		Close()
+	}
+	candidates bool // the client wants the files of modules listed
+}
+
+// close deletes the dump.
+func (d *sentDump) close() {
+	if d.file != nil {
+		d.file.Close()
+	}
+}
+
+// receive reads a form with a dump in a field. Of the other fields, options count: the depot is the
+// only source.
+func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reader, field string) (d *sentDump, err error) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
+		return nil, errors.New("the body is not a multipart form")
+	}
+	d = &sentDump{}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	limited := &io.LimitedReader{R: memory.Counted(r.Context(), from), N: web.MaxWhole + 16*maxField}
+	form := multipart.NewReader(limited, params["boundary"])
+	for {
+		part, err := form.NextPart()
+		switch {
+		case err == io.EOF && d.file == nil:
+			return d, errors.New("the form has no field " + field)
+		case err == io.EOF:
+			return d, nil
+		case err != nil && limited.N <= 0:
+			return d, body.ErrLong
+		case err != nil:
+			return d, err
+		}
+		if part.FormName() == field && d.file == nil {
+			whole, err := web.ReadWhole(part, m.depot.Symbols.Scratch)
+			if err != nil {
+				return d, err
+			}
+			d.file = whole
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(part, maxField+1))
+		if err == nil && len(text) > maxField {
+			err = body.ErrLong
+		}
+		if err != nil {
+			return d, err
+		}
+		if part.FormName() == "options" {
+			var opt struct {
+				Candidates bool `json:"dif_candidates"`
+			}
+			if err := json.Unmarshal(text, &opt); err != nil {
+				return d, errors.New("the field options is not valid JSON")
+			}
+			d.candidates = opt.Candidates
+		}
+	}
+}
+
+// refuseDump answers a request whose body is not a form with a dump.
+func (m *minidumps) refuseDump(x *exchange, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, body.ErrLong), errors.As(err, new(*web.Problem)):
+		m.refuse(x, http.StatusRequestEntityTooLarge, "the dump is too long; symdepot stack --server reads it on your machine")
+	case errors.Is(err, body.ErrBusy), errors.Is(err, body.ErrShare), errors.Is(err, os.ErrDeadlineExceeded), r.Context().Err() != nil:
+		m.refuseBody(x, r, err)
+	case errors.As(err, new(*os.PathError)):
+		m.fail(x, err)
+	default:
+		m.refuse(x, http.StatusBadRequest, err.Error())
+	}
+}
+
+// callerOf is who may ask for the answer to a request.
+func callerOf(x *exchange) string {
+	id := &x.caller.id
+	if id.Anonymous() {
+		return ""
+	}
+	return id.Maker()
+}
+
+// begin begins to walk a dump, and deletes it in the end. kept says that the client may ask for the
+// answer later; else the walk ends with the request.
+func (m *minidumps) begin(x *exchange, r *http.Request, d *sentDump, free func(), kept bool) (*dumpResult, error) {
+	var number [16]byte
+	_, _ = rand.Read(number[:]) // never fails
+	res := &dumpResult{id: hex.EncodeToString(number[:]), caller: callerOf(x), client: m.limitKey(r), done: make(chan struct{})}
+	ctx := r.Context()
+	if kept {
+		ctx = context.WithoutCancel(ctx)
+		if !m.keep(res) {
+			d.close()
+			free()
+			return nil, limit.ErrBusy
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Wait+m.cfg.Symbols.Wait+dumpTime)
+	stop := context.AfterFunc(m.waits, cancel) // the server stops
+	work := limit.NewShare(m.works, m.sends)
+	ask, end := m.asking(ctx, x, r, work)
+	src := m.source(x, r, ask)
+	j := m.crashWork(x, r)
+	go func() {
+		defer close(res.done)
+		defer cancel()
+		defer stop()
+		defer free()
+		defer d.close()
+		defer end()
+		defer work.End()
+		if res.err = work.Enter(ctx, j.until); res.err == nil {
+			res.answer, res.err = m.walk(ctx, j, d, src, ask)
+		}
+	}()
+	return res, nil
+}
+
+// walk walks a dump.
+func (m *minidumps) walk(ctx context.Context, j crashWork, d *sentDump, src crash.Source, ask depot.SymbolsAsk) (any, error) {
+	j.candidates = d.candidates
+	a, err := m.analyze(ctx, j, d.file, d.file.Size(), src, ask)
+	switch bad, large := errors.AsType[symbolicate.RequestError](err); {
+	case large:
+		return failedDump{"failed", bad.Title}, nil
+	case errors.Is(err, dump.ErrNotDump), errors.Is(err, dump.ErrBroken), errors.Is(err, crash.ErrLimit):
+		return failedDump{"failed", err.Error()}, nil
+	case errors.Is(err, crash.ErrBusy):
+		return nil, limit.ErrBusy
+	case err != nil:
+		return nil, err
+	}
+	return a.Native(), nil
+}
+
+// keep keeps a result for its client. It reports false if there are too many.
+func (m *minidumps) keep(res *dumpResult) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	own := 0
+	for _, o := range m.results {
+		if o.client == res.client {
+			own++
+		}
+	}
+	if len(m.results) >= maxResults || own >= maxResults/8 {
+		return false
+	}
+	m.results[res.id] = res
+	time.AfterFunc(resultTime, func() { m.forget(res) })
+	return true
+}
+
+// forget ends the keeping of a result.
+func (m *minidumps) forget(res *dumpResult) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.results, res.id)
+}
+
+// poll answers GET /requests/ID.
+func (m *minidumps) poll(x *exchange, r *http.Request, p *place, timeout time.Duration) {
+	if r.Method != http.MethodGet {
+		x.Header().Set("Allow", "GET, OPTIONS")
+		m.refuse(x, http.StatusMethodNotAllowed, "use GET")
+		return
+	}
+	m.mu.Lock()
+	res := m.results[p.path[strings.LastIndexByte(p.path, '/')+1:]]
+	m.mu.Unlock()
+	if res == nil || res.caller != callerOf(x) {
+		m.refuse(x, http.StatusNotFound, "no such request: it has been answered, or it is too old")
+		return
+	}
+	m.answerDump(x, r, res, timeout)
+}
+
+// answerDump answers with a result; as pending, if it is not there in time.
+func (m *minidumps) answerDump(x *exchange, r *http.Request, res *dumpResult, timeout time.Duration) {
+	var late <-chan time.Time
+	if timeout >= 0 {
+		t := time.NewTimer(timeout)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-res.done:
+	case <-late:
+		x.result = resultMiss
+		m.json(x, http.StatusOK, pendingDump{"pending", res.id, 1})
+		return
+	case <-r.Context().Done():
+		if timeout < 0 && !m.kept(res) {
+			<-res.done // it ends with the request, and uses what belongs to it
+		}
+		m.fail(x, context.Cause(r.Context()))
+		return
+	}
+	m.forget(res)
+	if res.err != nil {
+		m.fail(x, res.err)
+		return
+	}
+	x.result = resultHit
+	rc := http.NewResponseController(x.w)
+	m.jsonBy(x, http.StatusOK, res.answer, func(text []byte) (int, error) {
+		return m.sends.Send(text, x.Write, func() { m.allow(rc, body.Part) }, func() { _ = rc.SetWriteDeadline(time.Now()) })
+	})
+}
+
+// kept reports whether a result is kept.
+func (m *minidumps) kept(res *dumpResult) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.results[res.id] == res
+}
+
+// crashWork is what a walk of a dump is done for.
+type crashWork struct {
+	owner      string    // whose share of the wishes those of the dump are
+	client     string    // whose share of the child processes it takes
+	until      time.Time // how long it waits for one
+	candidates bool      // the files of modules are listed
+}
+
+func (s *symbolication) crashWork(x *exchange, r *http.Request) crashWork {
+	client := s.limitKey(r)
+	return crashWork{owner: cmp.Or(callerOf(x), "address "+client), client: client, until: x.start.Add(s.cfg.Wait)}
+}
+
+// analyze walks a dump, and remembers what its stacks lack as wishes.
+func (s *symbolication) analyze(
+	ctx context.Context, j crashWork, d io.ReaderAt, size int64, src crash.Source, ask depot.SymbolsAsk,
+) (*crash.Analysis, error) {
+	a, err := crash.Analyze(ctx, func(ctx context.Context, res crash.Resolver) (*crash.Walk, error) {
+		return s.dumps.Walk(ctx, j.client, j.until, d, size, res)
+	}, src, s.depot.Symbols.Texts(ask), j.candidates)
+	if err != nil {
+		return nil, err
+	}
+	if lacking := a.Lacking(); len(lacking) > 0 {
+		if err := s.depot.Arrivals.Wish(ctx, j.owner, lacking); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("what the stacks of a dump lack is not remembered", "error", err)
+		}
+	}
+	return a, nil
+}
+
+// stacksOf walks a dump for a request of the JSON API.
+func (s *symbolication) stacksOf(ctx context.Context, x *exchange, r *http.Request, d io.ReaderAt, size int64) (*wire.Stacks, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Wait+s.cfg.Symbols.Wait+dumpTime)
+	defer cancel()
+	ask, end, err := s.forPage(ctx, x, r)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	a, err := s.analyze(ctx, s.crashWork(x, r), d, size, s.source(x, r, ask), ask)
+	if err != nil {
+		return nil, err
+	}
+	return a.Stacks(), nil
+}

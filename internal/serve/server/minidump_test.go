@@ -1,0 +1,269 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/derive/crash"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+)
+
+func TestMain(m *testing.M) {
+	if crash.IsChild(os.Args) {
+		os.Exit(crash.RunChild(os.Stdin, os.Stdout))
+	}
+	os.Exit(m.Run())
+}
+
+// dumpOf is a minidump of a thread for x64 that crashed in the function sum of a module, which the
+// function entry had called. The module is hello-x64.exe with these ids.
+func dumpOf(code debugid.PE, id debugid.ID) []byte {
+	le := binary.LittleEndian
+	const base, sp = 0x140000000, 0x10000
+	b := make([]byte, 32+4*12)
+	le.PutUint32(b, 0x504d444d)
+	le.PutUint32(b[4:], 0xa793)
+	le.PutUint32(b[8:], 4)
+	le.PutUint32(b[12:], 32)
+	at := func(content []byte) uint32 {
+		b = append(b, content...)
+		return uint32(len(b) - len(content))
+	}
+	stream := func(i int, kind uint32, content []byte) {
+		rva := at(content)
+		for k, v := range []uint32{kind, uint32(len(content)), rva} {
+			le.PutUint32(b[32+12*i+4*k:], v)
+		}
+	}
+	registers := make([]byte, 1232)
+	le.PutUint32(registers[0x30:], 0x10000b)
+	le.PutUint64(registers[0x98:], sp)
+	le.PutUint64(registers[0xf8:], base+0x1004)
+	registersAt := at(registers)
+	stack := le.AppendUint64(nil, base+0x1015)
+	stack = append(stack, make([]byte, 256)...)
+	stackAt := at(stack)
+	name := le.AppendUint32(nil, 2*13)
+	for _, c := range "hello-x64.exe" {
+		name = le.AppendUint16(name, uint16(c))
+	}
+	nameAt := at(append(name, 0, 0))
+	guid := id.GUID.Microsoft()
+	record := le.AppendUint32(append([]byte("RSDS"), guid[:]...), id.Age)
+	record = append(record, "hello-x64.pdb\x00"...)
+	recordAt := at(record)
+	system := make([]byte, 56)
+	le.PutUint16(system, 9)
+	le.PutUint32(system[20:], 2)
+	stream(0, 7, system)
+	thread := make([]byte, 4+48)
+	le.PutUint32(thread, 1)
+	le.PutUint32(thread[4:], 7)
+	le.PutUint64(thread[28:], sp)
+	le.PutUint32(thread[36:], uint32(len(stack)))
+	le.PutUint32(thread[40:], stackAt)
+	le.PutUint32(thread[44:], uint32(len(registers)))
+	le.PutUint32(thread[48:], registersAt)
+	stream(1, 3, thread)
+	module := make([]byte, 4+108)
+	le.PutUint32(module, 1)
+	le.PutUint64(module[4:], base)
+	le.PutUint32(module[12:], code.SizeOfImage)
+	le.PutUint32(module[20:], code.TimeDateStamp)
+	le.PutUint32(module[24:], nameAt)
+	le.PutUint32(module[4+76:], uint32(len(record)))
+	le.PutUint32(module[4+80:], recordAt)
+	stream(2, 4, module)
+	exception := make([]byte, 168)
+	le.PutUint32(exception, 7)
+	le.PutUint32(exception[8:], 0xc0000005)
+	le.PutUint64(exception[24:], base+0x1004)
+	le.PutUint32(exception[160:], uint32(len(registers)))
+	le.PutUint32(exception[164:], registersAt)
+	stream(3, 6, exception)
+	return b
+}
+
+// formOf is the body of POST /minidump and its type.
+func formOf(t *testing.T, fields ...string) (string, string) {
+	t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	for i := 0; i < len(fields); i += 2 {
+		if err := form.WriteField(fields[i], fields[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := form.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return body.String(), "Content-Type: " + form.FormDataContentType()
+}
+
+// working does the jobs of a depot until the test ends.
+func working(t *testing.T, g *guarded) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- g.d.Work(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+}
+
+// TestMinidumpRights: the stack of a dump, with the PDB and the unwind rules of the program, for a caller
+// who may read them. For another caller all is as if the files did not exist.
+func TestMinidumpRights(t *testing.T) {
+	g := newGuarded(t, demand, Config{Symbols: SymbolsConfig{Wait: time.Minute}})
+	working(t, g)
+	code, err := debugid.ParsePE(g.oursExe.obj.CodeID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := g.oursPDB.obj.DebugID
+	other := ours
+	other.GUID[0]++ // the ids of files that do not exist
+	otherCode := code
+	otherCode.TimeDateStamp++
+	send := func(token string, b []byte) string {
+		t.Helper()
+		body, kind := formOf(t, "upload_file_minidump", string(b))
+		r := askBody(g.s, "POST", "/minidump", body, kind, bearer(token))
+		if r.status != 200 {
+			t.Fatalf("status %d, want 200: %s", r.status, r.body)
+		}
+		return r.body
+	}
+	var found symbolicate.NativeAnswer
+	if err := json.Unmarshal([]byte(send(g.ours, dumpOf(code, ours))), &found); err != nil {
+		t.Fatal(err)
+	}
+	if found.Status != "completed" || len(found.Stacktraces) != 1 || len(found.Stacktraces[0].Frames) < 2 || len(found.Modules) != 1 {
+		t.Fatalf("%+v, want a stack of two frames, and a module", found)
+	}
+	f, m := found.Stacktraces[0].Frames, found.Modules[0]
+	if f[0].Function != "sum(Pair*)" || f[0].Trust != "context" || f[1].Function != "entry()" || f[1].Trust != "cfi" || f[0].Lineno == 0 ||
+		m.DebugStatus != "found" || m.UnwindStatus != "found" || found.CrashReason != "EXCEPTION_ACCESS_VIOLATION_READ / 0x0" && !strings.HasPrefix(found.CrashReason, "EXCEPTION_ACCESS_VIOLATION") {
+		t.Errorf("frames %+v, module %+v, reason %q; want sum and entry, both found", f, m, found.CrashReason)
+	}
+	hidden := send(g.theirs, dumpOf(code, ours))
+	none := send(g.theirs, dumpOf(otherCode, other))
+	for was, is := range map[string]string{
+		other.String(): ours.String(), other.Breakpad(): ours.Breakpad(), otherCode.String(): code.String(),
+		strings.ToLower(otherCode.String()): strings.ToLower(code.String()),
+	} {
+		none = strings.ReplaceAll(none, was, is)
+	}
+	if hidden != none || !strings.Contains(hidden, `"debug_status":"missing","unwind_status":"missing"`) || strings.Contains(hidden, "sum(") {
+		t.Errorf("hidden files:\n%s\nfiles that do not exist:\n%s\nwant the same, both missing", hidden, none)
+	}
+}
+
+// TestMinidumpForms: forms that are not as they should be, polling, and dumps that cannot be read.
+func TestMinidumpForms(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	working(t, g)
+	scratch := g.d.Symbols.Scratch
+	dump, err := os.ReadFile("../../../testdata/minidump/test_app.dmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, kind := formOf(t, "sources", `[{"id":"x"}]`, "upload_file_minidump", string(dump), "rewrite_first_module", "[]")
+	for what, c := range map[string]struct {
+		method, path, body, kind string
+		status                   int
+		want                     string
+	}{
+		"a dump":       {"POST", "/minidump", good, kind, 200, `"status":"completed"`},
+		"a scope":      {"POST", "/minidump?scope=1&timeout=60", good, kind, 200, `"status":"completed"`},
+		"no form":      {"POST", "/minidump", string(dump), "Content-Type: application/octet-stream", 400, "not a multipart form"},
+		"no end":       {"POST", "/minidump", good[:len(good)/2], kind, 400, `"title"`},
+		"GET":          {"GET", "/minidump", "", "", 405, "use POST"},
+		"bad time":     {"POST", "/minidump?timeout=x", good, kind, 400, "timeout takes a number"},
+		"no request":   {"GET", "/requests/0123456789abcdef0123456789abcdef", "", "", 404, "no such request"},
+		"POST request": {"POST", "/requests/0123456789abcdef0123456789abcdef", "x", "", 405, "use GET"},
+	} {
+		headers := []string{bearer(g.all)}
+		if c.kind != "" {
+			headers = append(headers, c.kind)
+		}
+		if r := askBody(g.s, c.method, c.path, c.body, headers...); r.status != c.status || !strings.Contains(r.body, c.want) {
+			t.Errorf("%s: status %d, %.300s; want %d, %s", what, r.status, r.body, c.status, c.want)
+		}
+	}
+	for what, b := range map[string]string{"text": "no dump at all", "cut off": string(dump[:200]), "nothing": ""} {
+		body, kind := formOf(t, "upload_file_minidump", b)
+		if r := askBody(g.s, "POST", "/minidump", body, kind, bearer(g.all)); r.status != 200 || !strings.Contains(r.body, `{"status":"failed","message":"`) {
+			t.Errorf("%s: status %d, %.300s; want 200, failed", what, r.status, r.body)
+		}
+	}
+	if r := askBody(g.s, "POST", "/minidump", good, kind); r.status != 401 {
+		t.Errorf("without credentials: status %d, want 401", r.status)
+	}
+	large, largeKind := formOf(t, "upload_file_minidump", string(slices.Concat(dump, make([]byte, 9<<20))))
+	if r := askBody(g.s, "POST", "/minidump", large, largeKind, bearer(g.all)); r.status != 200 || !strings.Contains(r.body, `"status":"completed"`) {
+		t.Errorf("a large dump: status %d, %.300s; want 200, completed", r.status, r.body)
+	}
+	if left, _ := filepath.Glob(filepath.Join(scratch, "symdepot-identify-*")); scratch != "" && len(left) > 0 {
+		t.Errorf("%q are left of dumps, want nothing", left)
+	}
+}
+
+// TestMinidumpPending: a client that does not wait asks again, and nobody else gets its answer, which is
+// given once.
+func TestMinidumpPending(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	working(t, g)
+	ts := httptest.NewServer(g.s)
+	defer ts.Close()
+	dump, err := os.ReadFile("../../../testdata/minidump/test_app.dmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, kind := formOf(t, "upload_file_minidump", string(dump))
+	send := func(method, path, body, token string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, ts.URL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", strings.TrimPrefix(kind, "Content-Type: "))
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var b bytes.Buffer
+		if _, err := b.ReadFrom(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, b.String()
+	}
+	var pending pendingDump
+	for pending.Status != "pending" { // the dump may be walked before the server looks
+		status, text := send("POST", "/minidump?timeout=0", body, g.all)
+		if err := json.Unmarshal([]byte(text), &pending); status != 200 || err != nil {
+			t.Fatalf("status %d, %s; want 200", status, text)
+		}
+	}
+	if status, text := send("GET", "/requests/"+pending.RequestID, "", g.theirs); status != 404 {
+		t.Errorf("another client: status %d, %s; want 404", status, text)
+	}
+	if status, text := send("GET", "/requests/"+pending.RequestID+"?timeout=60", "", g.all); status != 200 || !strings.Contains(text, `"status":"completed"`) {
+		t.Errorf("the client: status %d, %.300s; want 200, completed", status, text)
+	}
+	if status, text := send("GET", "/requests/"+pending.RequestID, "", g.all); status != 404 {
+		t.Errorf("again: status %d, %s; want 404", status, text)
+	}
+}

@@ -1,0 +1,39 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/symdepot/symdepot/internal/files/sparse"
+	"github.com/symdepot/symdepot/internal/serve/web"
+)
+
+// stackAPI answers requests about crash dumps.
+type stackAPI struct {
+	*web.Examiner
+	*web.Symbolication
+}
+
+func (a stackAPI) routes() []route { return []route{on(http.MethodPost, "v1/stack", a.stack)} }
+
+// stack answers POST stack: the stacks of a dump.
+func (a stackAPI) stack(w http.ResponseWriter, r *web.Request, _ []string) error {
+	if err := r.MayRead(); err != nil {
+		return err
+	}
+	if err := web.OnlyParameters(r, "name"); err != nil {
+		return err
+	}
+	f, err := a.Receive(r)
+	if err != nil {
+		return err
+	}
+	defer f.Whole.Close()
+	answer, need, err := a.Stacks(r, f)
+	switch {
+	case err != nil:
+		return err
+	case need != nil:
+		return web.WriteJSON(w, http.StatusAccepted, sparse.Need{Need: need})
+	}
+	return web.WriteJSON(w, http.StatusOK, answer)
+}

@@ -1,0 +1,51 @@
+package web
+
+import (
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/derive/crash"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+	"github.com/symdepot/symdepot/internal/files/sparse"
+)
+
+// Stacks walks the stacks of a dump that a client has sent, whole or in parts. If parts are missing
+// that the walk reads, need says which, and there is no answer.
+func (s *Symbolication) Stacks(r *Request, f *SentFile) (answer *wire.Stacks, need []sparse.Range, err error) {
+	if s.Off() || r.Dump == nil {
+		return nil, nil, errOff
+	}
+	if f.Parts == nil {
+		answer, err = r.Dump(r.Context(), f.Whole, f.Whole.size)
+	} else {
+		need, err = f.Parts.Try(func(p io.ReaderAt) error {
+			answer, err = r.Dump(r.Context(), &oneReader{r: p}, f.Parts.Size())
+			return err
+		})
+	}
+	if bad, ok := errors.AsType[symbolicate.RequestError](err); ok {
+		err = &Problem{Word: "too-large", Detail: bad.Title}
+	}
+	switch {
+	case errors.Is(err, crash.ErrBusy):
+		err = &Problem{Word: "busy", Detail: err.Error()}
+	case errors.Is(err, crash.ErrLimit):
+		err = &Problem{Word: "not-symbol", Detail: err.Error()}
+	}
+	return answer, need, unreadable(err)
+}
+
+// oneReader lets one goroutine read at a time.
+type oneReader struct {
+	mu sync.Mutex
+	r  io.ReaderAt // guarded by mu
+}
+
+// ReadAt implements io.ReaderAt.
+func (o *oneReader) ReadAt(p []byte, off int64) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.r.ReadAt(p, off)
+}
