@@ -13,6 +13,7 @@ type promoteCmd struct {
 	serverFlags
 	Class  string `help:"The new class." required:"" placeholder:"CLASS"`
 	Hold   string `help:"Place a hold, too, for this reason." placeholder:"REASON"`
+	Force  bool   `help:"Promote also if less of what ships has its symbols than the class demands; the audit log says so."`
 	JSON   bool   `help:"Print one JSON object."`
 	Number int64  `arg:"" name:"build" help:"The build's number."`
 }
@@ -20,7 +21,7 @@ type promoteCmd struct {
 // Run changes the class.
 func (c promoteCmd) Run(a *session) error {
 	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		p, err := k.Promote(a.Ctx, c.Number, c.Class, c.Hold)
+		p, err := k.Promote(a.Ctx, c.Number, c.Class, c.Hold, c.Force)
 		if err != nil {
 			return noSuchTx(a.Stderr, c.Number, err)
 		}

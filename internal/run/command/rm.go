@@ -30,7 +30,7 @@ func (c rmCmd) Run(a *session) error {
 	done := func() {}
 	defer func() { done() }()
 	recorded := func(_ *depot.Depot, conf *web.Config) (err error) {
-		conf.Purged, done, err = c.recorder(a)
+		conf.Record, done, err = c.recorder(a)
 		return err
 	}
 	return a.apiWith(c.serverFlags, depot.Options{Probe: c.Purge}, recorded, func(k *client.API) error {

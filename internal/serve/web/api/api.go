@@ -34,6 +34,7 @@ func New(a *web.Acts) *API {
 		catalogAPI{a.Catalog, a.InPlace, a.Transactions, a.SourceLists, a.Symbolication, a.Computing, a.FoundInPlace}.routes(),
 		missesAPI{a.Missing, a.Log}.routes(),
 		identifyAPI{a.Examiner}.routes(),
+		coverageAPI{a.Coverage}.routes(),
 		pushAPI{a.Stages, a.Bases, a.Uploads}.routes(),
 		serverAPI{a.Version, a.Now, a.Jobs, a.JobActs, a.Upstreams, a.UpstreamActs, a.Events, a.Log}.routes(),
 	)}
