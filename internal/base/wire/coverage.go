@@ -91,11 +91,12 @@ const (
 // CoverageHeld is a file that the depot has.
 type CoverageHeld struct {
 	Here bool `json:"here"`
-	// Kind, SHA256, Size and Features are those of the file; SHA256 is empty in a served folder.
+	// Kind, SHA256, Size and Features are those of the file. SHA256 is empty, and Features may be nil, in a
+	// served folder.
 	Kind     string   `json:"kind,omitempty"`
 	SHA256   string   `json:"sha256,omitempty"`
 	Size     int64    `json:"size,omitempty"`
-	Features []string `json:"features,omitempty"`
+	Features []string `json:"features,omitzero"`
 }
 
 // CoverageSources counts source files.

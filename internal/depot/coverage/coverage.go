@@ -206,6 +206,9 @@ func wantedOf(f *wire.CoverageFile) (w wanted, err error) {
 	if o.Kind == symfile.PE {
 		return w, w.pe(f)
 	}
+	if o.Kind == symfile.ELF && o.BuildID == "" {
+		return w, nil // only a .sym file can be found, by a hash of its code
+	}
 	o.Role, o.DebugCompanion = symfile.Debug, true
 	w.symbols = []symfile.Object{o}
 	return w, nil

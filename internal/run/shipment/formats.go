@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/files/scan"
 )
 
 // titles are the requirements in words, for tools that show a rule.
@@ -265,4 +266,10 @@ func (r *Report) Badge() []byte {
 <text x="%[7]d" y="14">%[2]s</text><text x="%[8]d" y="14">%[3]s</text></g>
 </svg>
 `, left+right, name, value, left, right, color, left/2, left+right/2)
+}
+
+// disk returns the path on disk of a file that may be a member of an archive.
+func disk(path string) string {
+	outer, _, _ := strings.Cut(path, scan.Separator)
+	return outer
 }

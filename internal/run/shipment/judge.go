@@ -3,7 +3,6 @@ package shipment
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/base/wire"
@@ -90,8 +89,8 @@ func states(f *File, a *wire.Coverage) map[string]State {
 		}
 	}
 	switch {
-	case f.Managed || f.Kind == symfile.WASM.String():
-		s[wire.RequireUnwind] = NotAny
+	case f.Managed || f.Kind == symfile.WASM.String() || f.Kind == symfile.PE.String() && f.NoUnwind && f.Arch != "x86":
+		s[wire.RequireUnwind] = NotAny // such an image has only functions that need none
 	case !a.Unwind && (a.Program.Here && a.Program.Features == nil || a.Symbols.Here && a.Symbols.Features == nil):
 		s[wire.RequireUnwind] = Unknown
 	}
@@ -114,44 +113,48 @@ func yes(is bool) State {
 	return No
 }
 
+// Next steps. They name no file, so that files with the same one stand together.
+const (
+	nextPush     = "push it: symdepot push FOLDER"
+	nextPushFile = "push the files themselves, too: symdepot push FOLDER"
+)
+
 // gap says why a requirement is not met, and what helps.
 func gap(c *Collected, f *File, a *wire.Coverage, what string, s State) Gap {
 	g := Gap{Lacks: what}
 	switch {
 	case a.Error != "":
-		g.Why, g.Next = "the file cannot be asked for: "+a.Error, "see symdepot identify "+term.ShellWord(f.Path)
+		g.Why, g.Next = "the file cannot be asked for: "+a.Error, "see what symdepot identify prints for it"
 	case what == wire.RequireSymbols:
 		g.Why, g.Next = noSymbols(c, f, a)
 	case what == wire.RequireProgram:
-		g.Why, g.Next = "the file itself is not stored, which dumps of its processes need", "push the file: symdepot push "+term.ShellWord(disk(f.Path))
+		g.Why, g.Next = "the file itself is not stored, which dumps of its processes need", nextPushFile
 	case s == Unknown && what == wire.RequireSources && a.Sources != nil:
 		g.Why, g.Next = "its sources are not counted yet", "run the check again"
 	case s == Unknown:
-		g.Why, g.Next = "its symbols are served in place, and not known so well", "add them to the depot: symdepot push or symdepot add"
+		g.Why, g.Next = "its symbols are served in place, and not known so well", "add them to the depot: symdepot push FOLDER"
 	case !a.Symbols.Here && what != wire.RequireUnwind:
 		g.Why, g.Next = noSymbols(c, f, a)
 	case what == wire.RequireLines:
-		g.Why = "the stored debug information has names only, no lines"
-		g.Next = linesNext(f)
-	case what == wire.RequireUnwind && a.Program.Here || what == wire.RequireUnwind && f.NoUnwind && f.Arch != "x86":
+		g.Why, g.Next = "the stored debug information has names only, no lines", linesNext(f)
+	case what == wire.RequireUnwind && (a.Program.Here || f.NoUnwind && f.Arch != "x86"):
 		g.Why, g.Next = "neither the file nor its debug information has unwind data", "build it with unwind tables (-fasynchronous-unwind-tables)"
 	case what == wire.RequireUnwind:
-		g.Why, g.Next = "no stored file has its unwind data", "push the file itself: symdepot push "+term.ShellWord(disk(f.Path))
+		g.Why, g.Next = "no stored file has its unwind data", nextPushFile
 	default:
 		n := a.Sources
 		g.Why = fmt.Sprintf("%d of %d sources are not found", n.Named-n.Found-n.Linked, n.Named)
 		if len(n.Missing) > 0 {
 			g.Why += ", such as " + term.Printable(n.Missing[0])
 		}
-		g.Next = "push them with the build: symdepot push --sources DIR; or name them in " + RulesName + " with source"
+		g.Next = "push them with the build: symdepot push --sources DIR; those of others: a line with source in " + RulesName
 	}
 	return g
 }
 
 // noSymbols says why there is no debug information of exactly this file, and what helps.
 func noSymbols(c *Collected, f *File, a *wire.Coverage) (why, next string) {
-	what := symbolsOf(f)
-	why, next = what+" is not stored", "push it: symdepot push FOLDER with "+what
+	why, next = symbolsOf(f)+" is not stored", nextPush
 	local := c.localSymbols(f)
 	switch {
 	case a.Verdict == wire.CoverageNoID || f.Kind == symfile.PE.String() && len(f.Ask.PDBs) == 0 && !f.Ask.Debug:
@@ -165,10 +168,11 @@ func noSymbols(c *Collected, f *File, a *wire.Coverage) (why, next string) {
 	case a.Verdict == string(needed.VerdictStripped):
 		why = "the file is stored, without debug information"
 	case f.Ask.Debug:
-		next = "push the file, which has its debug information: symdepot push " + term.ShellWord(disk(f.Path))
+		next = "push the files themselves, which have their debug information: symdepot push FOLDER"
 	}
-	if local != "" {
-		next = "push it, it lies in " + term.Printable(local) + ": symdepot push " + term.ShellWord(disk(local))
+	if local != "" && local != f.Path {
+		why += "; it lies in " + term.Printable(local)
+		next = "push the symbol files among these files: symdepot push FOLDER"
 	}
 	return why, next
 }
@@ -203,10 +207,4 @@ func linesNext(f *File) string {
 		return "push the private PDB, not the stripped one"
 	}
 	return "build with -g, and push the debug information before it is stripped"
-}
-
-// disk returns the path on disk of a file that may be a member of an archive.
-func disk(path string) string {
-	outer, _, _ := strings.Cut(path, "!/")
-	return outer
 }

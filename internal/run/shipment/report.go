@@ -128,6 +128,9 @@ func (r *Report) steps() (list []*step) {
 	at := map[Gap]*step{}
 	for _, x := range r.sorted() {
 		for _, g := range x.Gaps {
+			if g.Lacks != x.Gaps[0].Lacks && !x.Coverage.Symbols.Here && (g.Lacks == wire.RequireLines || g.Lacks == wire.RequireSources) {
+				continue // they come with the debug information, of which the first gap speaks
+			}
 			key := Gap{Lacks: g.Lacks, Next: g.Next}
 			if at[key] == nil {
 				at[key] = &step{Gap: g}
