@@ -142,6 +142,9 @@ type CoverageGap struct {
 	Lacks []string `json:"lacks"`
 }
 
+// Uncovered is the number of files with gaps.
+func (c BuildCoverage) Uncovered() int64 { return c.Files - c.Covered }
+
 // Percent is the share of the covered files, rounded down to hundredths; 100 if there are none.
 func (c BuildCoverage) Percent() float64 {
 	if c.Files == 0 {

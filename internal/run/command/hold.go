@@ -20,8 +20,13 @@ type promoteCmd struct {
 
 // Run changes the class.
 func (c promoteCmd) Run(a *session) error {
-	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
+	recorded, done := a.recording(c.Force)
+	defer done()
+	return a.apiWith(c.serverFlags, depot.Options{}, recorded, func(k *client.API) error {
 		p, err := k.Promote(a.Ctx, c.Number, c.Class, c.Hold, c.Force)
+		if client.IsNo(err) {
+			return a.Nothing(err.Error() + "; --force promotes it all the same")
+		}
 		if err != nil {
 			return noSuchTx(a.Stderr, c.Number, err)
 		}

@@ -88,7 +88,7 @@ func (x *Result) lacks() string {
 // text has the gaps of a file in lines.
 func (x *Result) text() string {
 	var list []string
-	for _, g := range x.Gaps {
+	for _, g := range x.causes() {
 		list = append(list, fmt.Sprintf("%s: %s. Next: %s.", g.Lacks, g.Why, g.Next))
 	}
 	return strings.Join(list, " ")
@@ -150,7 +150,7 @@ func (r *Report) SARIF() ([]byte, error) {
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{"symbols-" + what, sarifText{titles[what]}})
 	}
 	for _, x := range r.sorted() {
-		for _, g := range x.Gaps {
+		for _, g := range x.causes() {
 			run.Results = append(run.Results, sarifResult{
 				RuleID: "symbols-" + g.Lacks, RuleIndex: index[g.Lacks], Level: "error",
 				Message:      sarifText{fmt.Sprintf("%s: %s. Next: %s.", term.Printable(x.Path), g.Why, g.Next)},
@@ -222,7 +222,7 @@ func (r *Report) Markdown() []byte {
 		if x.Allowed != "" {
 			last = append(last, "allowed: "+x.Allowed)
 		}
-		for _, g := range x.Gaps {
+		for _, g := range x.causes() {
 			last = append(last, g.Why)
 		}
 		fmt.Fprintf(&b, "| %s | %s %s |", markdownText(x.Path), x.Kind, x.Arch)

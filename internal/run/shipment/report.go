@@ -117,6 +117,17 @@ func (r *Report) sorted() []*Result {
 	return list
 }
 
+// causes are the gaps of a file without those that another one entails: lines and sources come with debug
+// information.
+func (x *Result) causes() (list []Gap) {
+	for i, g := range x.Gaps {
+		if i == 0 || x.Coverage.Symbols.Here || g.Lacks != wire.RequireLines && g.Lacks != wire.RequireSources {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
 // step is a next step with the files that need it.
 type step struct {
 	Gap
@@ -127,10 +138,7 @@ type step struct {
 func (r *Report) steps() (list []*step) {
 	at := map[Gap]*step{}
 	for _, x := range r.sorted() {
-		for _, g := range x.Gaps {
-			if g.Lacks != x.Gaps[0].Lacks && !x.Coverage.Symbols.Here && (g.Lacks == wire.RequireLines || g.Lacks == wire.RequireSources) {
-				continue // they come with the debug information, of which the first gap speaks
-			}
+		for _, g := range x.causes() {
 			key := Gap{Lacks: g.Lacks, Next: g.Next}
 			if at[key] == nil {
 				at[key] = &step{Gap: g}
