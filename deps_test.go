@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"internal/run/command/commandtest": nil,
 	"internal/run/console":             {"internal/base/term", "internal/depot", "internal/run/setup", "internal/run/version"},
 	"internal/run/pathcmd":             {"internal/base/term", "internal/remote/sympath", "internal/run/config", "internal/run/console"},
-	"internal/run/checkcmd":            {"internal/base/durable", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/display", "internal/files/sbom", "internal/run/client", "internal/run/console", "internal/run/shipment"},
+	"internal/run/checkcmd":            {"internal/base/durable", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/display", "internal/files/sbom", "internal/run/client", "internal/run/console", "internal/run/setup", "internal/run/shipment", "internal/serve/web", "internal/serve/web/api"},
 	"internal/run/shipment":            {"internal/base/glob", "internal/base/term", "internal/base/wire", "internal/depot/importexport", "internal/depot/needed", "internal/files/sbom", "internal/files/scan", "objfile", "symfile"},
 	"internal/run/formatcmd":           {"cab", "internal/base/term", "internal/derive/symbolicate", "internal/run/console", "public"},
 	"internal/run/config":              {"internal/base/address", "internal/base/glob", "internal/base/term", "internal/derive/transcode", "internal/files/srclink", "internal/remote/sympath", "internal/remote/upstream", "internal/run/manual", "internal/serve/auth", "internal/serve/oidc", "internal/store/bucket", "layout", "symcache", "symfile", "symstore"},

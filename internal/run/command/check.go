@@ -1,16 +1,10 @@
 package command
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
-
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/run/checkcmd"
 	"github.com/symdepot/symdepot/internal/run/client"
-	"github.com/symdepot/symdepot/internal/run/setup"
-	"github.com/symdepot/symdepot/internal/serve/web"
 )
 
 type checkCmd struct {
@@ -19,16 +13,16 @@ type checkCmd struct {
 	checkcmd.Flags
 }
 
-// Run checks against a server, a folder or the depot of this machine.
+// Run checks against a server, folders or the depot of this machine.
 func (c *checkCmd) Run(a *session) error {
 	return c.Check(a.Console, func(do func(*client.API, *client.Pusher) error) error {
-		switch {
+		switch local := func(k *client.API) error { return do(k, nil) }; {
 		case len(c.Symbols) > 0 && (c.Server != "" || c.Build != ""):
 			return term.UsageError("--symbols does not go with --server and --build")
 		case len(c.Symbols) > 0:
-			return c.folders(a, do)
+			return checkcmd.Folders(a.Ctx, c.Symbols, local)
 		case c.Server == "":
-			return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error { return do(k, nil) })
+			return a.api(c.serverFlags, depot.Options{}, local)
 		}
 		p, err := pusher(a.Console, c.Server, c.TokenFile)
 		if err != nil {
@@ -36,25 +30,4 @@ func (c *checkCmd) Run(a *session) error {
 		}
 		return do(client.NewAPI(p), p)
 	})
-}
-
-// folders checks against folders, which an empty depot indexes in place for the time of the command.
-func (c *checkCmd) folders(a *session, do func(*client.API, *client.Pusher) error) (err error) {
-	dir, err := os.MkdirTemp("", "symdepot-check-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := depot.Open(a.Ctx, filepath.Join(dir, "depot"), depot.Options{})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	list, done, err := setup.ScanFolders(a.Ctx, c.Symbols, dir)
-	defer done()
-	if err != nil {
-		return err
-	}
-	d.Watched.Use(list)
-	return do(apiOf(d, web.Config{}), nil)
 }
