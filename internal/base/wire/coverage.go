@@ -69,7 +69,7 @@ type Coverage struct {
 	Verdict string `json:"verdict,omitempty"`
 	// LaterAge is the age of the PDB that is stored in place of the right one, with the verdict
 	// CoverageLater.
-	LaterAge uint32 `json:"later_age,omitempty"`
+	LaterAge int64 `json:"later_age,omitempty"`
 	// Error says why the name or the ids are not valid.
 	Error string `json:"error,omitempty"`
 }
@@ -134,6 +134,13 @@ type BuildCoverage struct {
 	// Checked and By are the time, and who has checked; the server sets them.
 	Checked time.Time `json:"checked,omitzero"`
 	By      string    `json:"by,omitempty"`
+}
+
+// CoveredBuild is a build with the result of its last check.
+type CoveredBuild struct {
+	Build   int64  `json:"build"`
+	Version string `json:"version"`
+	BuildCoverage
 }
 
 // CoverageGap is a file that is not covered, with the requirements that it lacks.

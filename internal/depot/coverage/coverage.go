@@ -331,7 +331,7 @@ func (a *asking) symbols(
 				continue
 			}
 			if later := laterLink(o, f.Object); later > 0 {
-				c.Verdict, c.LaterAge = wire.CoverageLater, later
+				c.Verdict, c.LaterAge = wire.CoverageLater, int64(later)
 				continue
 			}
 			if o.Role&symfile.Debug == 0 && !slices.Contains(f.Features, "debug") {

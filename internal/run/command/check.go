@@ -8,8 +8,9 @@ import (
 )
 
 type checkCmd struct {
-	serverFlags
-	Symbols []string `help:"text:check_symbols" placeholder:"DIR" sep:"none"`
+	Server    string   `help:"Base URL of the server that has the symbols. Default: the depot of this machine." env:"SYMDEPOT_SERVER" placeholder:"URL"`
+	TokenFile string   `help:"File with the token. Default: SYMDEPOT_TOKEN, or the login of symdepot login." placeholder:"FILE"`
+	Symbols   []string `help:"text:check_symbols" placeholder:"DIR" sep:"none"`
 	checkcmd.Flags
 }
 
@@ -17,12 +18,12 @@ type checkCmd struct {
 func (c *checkCmd) Run(a *session) error {
 	return c.Check(a.Console, func(do func(*client.API, *client.Pusher) error) error {
 		switch local := func(k *client.API) error { return do(k, nil) }; {
-		case len(c.Symbols) > 0 && (c.Server != "" || c.Build != ""):
-			return term.UsageError("--symbols does not go with --server and --build")
+		case len(c.Symbols) > 0 && c.Build != "":
+			return term.UsageError("--symbols does not go with --build")
 		case len(c.Symbols) > 0:
 			return checkcmd.Folders(a.Ctx, c.Symbols, local)
 		case c.Server == "":
-			return a.api(c.serverFlags, depot.Options{}, local)
+			return a.api(serverFlags{}, depot.Options{}, local)
 		}
 		p, err := pusher(a.Console, c.Server, c.TokenFile)
 		if err != nil {

@@ -107,18 +107,12 @@ func checkBuildCoverage(q *wire.BuildCoverage) error {
 // trendBuilds is how many of the newest builds of a product are looked at for its trend.
 const trendBuilds = 200
 
-// CoveredBuild is a build with the result of its last check.
-type CoveredBuild struct {
-	Build    depot.Transaction
-	Coverage wire.BuildCoverage
-}
-
 // Trend returns the builds among the newest ones of a product that were checked, the newest first.
-func (c *Coverage) Trend(r *Request, product string) (list []CoveredBuild, err error) {
+func (c *Coverage) Trend(r *Request, product string) (list []wire.CoveredBuild, err error) {
 	newest, err := c.txs.depot.List(r.Context(), r.Scope(), depot.ListFilter{Product: &product, Limit: trendBuilds})
 	for _, t := range newest {
 		if cover := lifecycle.CoverageOf(t.Labels); cover != nil {
-			list = append(list, CoveredBuild{t, *cover})
+			list = append(list, wire.CoveredBuild{Build: t.Number, Version: t.Version, BuildCoverage: *cover})
 		}
 	}
 	return list, err

@@ -48,14 +48,7 @@ func (a coverageAPI) trend(w http.ResponseWriter, r *web.Request, _ []string) er
 	if err != nil {
 		return err
 	}
-	type item struct {
-		Build   int64  `json:"build"`
-		Version string `json:"version"`
-		wire.BuildCoverage
-	}
-	return web.WriteList(w, r, "coverage", web.Describe(list, func(b web.CoveredBuild) item {
-		return item{b.Build.Number, b.Build.Version, b.Coverage}
-	}), "")
+	return web.WriteList(w, r, "coverage", list, "")
 }
 
 // keep answers PUT builds/N/coverage.

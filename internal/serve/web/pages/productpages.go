@@ -92,10 +92,8 @@ type productView struct {
 
 // coveredRow is a checked build of a product.
 type coveredRow struct {
-	wire.BuildCoverage
-	Number  int64
-	Link    string
-	Version string
+	wire.CoveredBuild
+	Link string
 }
 
 // shownCovered is how many checked builds the page of a product shows.
@@ -160,7 +158,7 @@ func (p productPages) product(w *reply, r *web.Request, _ []string) error {
 		return err
 	}
 	for _, b := range covered[:min(len(covered), shownCovered)] {
-		v.Covered = append(v.Covered, coveredRow{b.Coverage, b.Build.Number, f.To("builds", b.Build.Number), b.Build.Version})
+		v.Covered = append(v.Covered, coveredRow{b, f.To("builds", b.Build)})
 	}
 	if _, err := publisher(r, p.forms); err == nil && r.Principal.Write(name) {
 		v.Publish = f.Ask("publish", "p", name)
