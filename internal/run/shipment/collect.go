@@ -46,8 +46,6 @@ type Collected struct {
 	Symbols map[string]string
 	// Unneeded counts images that have no code, which need no symbols.
 	Unneeded int
-	// Others are the paths of files that are not symbol files, with their hashes, if hashes were wanted.
-	Others map[string]map[string]string
 	// Left says which files could not be read, with the reason.
 	Left []string
 	// Unreadable is the error of the last file on disk that could not be read.
@@ -71,7 +69,7 @@ type collector struct {
 
 // Collect searches files, folders and archives for files that ship. Files keep the order of the walk.
 func Collect(ctx context.Context, paths []string, opt CollectOptions) (*Collected, error) {
-	c := &collector{opt: opt, all: &Collected{Symbols: map[string]string{}, Others: map[string]map[string]string{}}}
+	c := &collector{opt: opt, all: &Collected{Symbols: map[string]string{}}}
 	type found struct {
 		*scan.File
 		seq int
@@ -91,10 +89,7 @@ func Collect(ctx context.Context, paths []string, opt CollectOptions) (*Collecte
 	g.Go(func() error {
 		defer close(files)
 		seq := 0
-		walk := scan.Options{}
-		if len(opt.Sums) == 0 {
-			walk.Want = objfile.Detect
-		}
+		walk := scan.Options{Want: objfile.Detect}
 		if opt.Progress != nil {
 			walk.Progress = func(_ string, bytes int64) { opt.Progress(bytes) }
 		}
@@ -149,19 +144,18 @@ func (c *collector) file(ctx context.Context, f *scan.File, seq int) error {
 	}
 	defer content.Close()
 	objects, err := objfile.Identify(content, content.Size(), f.Name, objfile.Options{})
-	notSymbol := errors.Is(err, objfile.ErrNotSymbolFile)
-	if err != nil && !notSymbol {
-		return c.failed(ctx, f, err)
+	if errors.Is(err, objfile.ErrNotSymbolFile) {
+		return nil
 	}
-	sums, err := Sums(ctx, content, content.Size(), c.opt.Sums)
+	var sums map[string]string
+	if err == nil && slices.ContainsFunc(objects, func(o objfile.Object) bool { return ships(&o) }) {
+		sums, err = Sums(ctx, content, content.Size(), c.opt.Sums)
+	}
 	if err != nil {
 		return c.failed(ctx, f, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if notSymbol && sums != nil {
-		c.all.Others[f.Path] = sums
-	}
 	for i := range objects {
 		c.object(f, &objects[i], sums, seq)
 	}

@@ -36,8 +36,6 @@ type Result struct {
 	Covered bool `json:"covered"`
 	// Gaps are the requirements that are not met, with the cause and the next step.
 	Gaps []Gap `json:"gaps,omitempty"`
-	// Layouts has the state of the debug information in each layout.
-	Layouts map[string]string `json:"layouts,omitempty"`
 	// Coverage is the answer of the depot.
 	Coverage wire.Coverage `json:"depot"`
 
@@ -58,8 +56,7 @@ func Judge(c *Collected, answers []wire.Coverage, rules *Rules, require []string
 	for i := range c.Files {
 		f, a := &c.Files[i], &answers[i]
 		r := Result{
-			Path: f.Path, Kind: f.Kind, Arch: f.Arch, ID: f.ID, SHA256: f.Sums["SHA256"], States: states(f, a), Layouts: a.Layouts,
-			Coverage: *a, file: f,
+			Path: f.Path, Kind: f.Kind, Arch: f.Arch, ID: f.ID, SHA256: f.Sums["SHA256"], States: states(f, a), Coverage: *a, file: f,
 		}
 		if rule := rules.allows(f.Path); rule != nil {
 			r.Allowed = rule.Reason

@@ -172,7 +172,7 @@ func (x *Result) state(what string) string {
 // stored.
 func (x *Result) absent() string {
 	var list []string
-	for name, state := range x.Layouts {
+	for name, state := range x.Coverage.Layouts {
 		if x.Coverage.Symbols.Here && state == wire.CoverageMissing {
 			list = append(list, name)
 		}
