@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/needed"
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -107,7 +108,7 @@ func (l *Looker) countSources(ctx context.Context, scope answer.Scope, q *wire.C
 		}
 		g.Go(func() error {
 			t, err := l.Sources.Count(short, scope, ref, q.NotSources)
-			pending := err != nil && short.Err() != nil && ctx.Err() == nil
+			pending := ctx.Err() == nil && (err != nil && short.Err() != nil || errors.Is(err, content.ErrUnavailable))
 			if err != nil && !pending {
 				return err
 			}

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	talliesKept  = 20_000 // results of Count in memory
-	tallyMissing = 20     // names in one
+	talliesKept  = 5_000 // results of Count in memory
+	tallyMissing = 20    // names in one
 )
 
 // Tally counts the source files that the debug information of an object names.
@@ -28,36 +28,39 @@ type Tally struct {
 	Missing []string
 }
 
-// tallyKey says what was counted. A change of what the depot has, or of what the caller sees, makes
-// another key.
+// tallyKey says what was counted.
 type tallyKey struct {
-	object     blob.Ref
-	all        bool
-	products   string
-	ignored    string
-	generation uint64
+	object   blob.Ref
+	all      bool
+	products string
+	ignored  string
 }
 
 // tallied is how far the names of an object were counted.
 type tallied struct {
 	Tally
-	next int // the name to go on with
-	done bool
+	generation uint64 // of the index, when the count began
+	next       int    // the name to go on with
+	done       bool
 }
 
 // Count counts the sources that the debug information of a content names, without names that a
 // pattern of ignored matches. If ctx ends before all are counted, it returns what was counted and the
-// error of ctx; the next call goes on there, as long as what the depot has stays the same. A content
-// outside of the scope, or without names, counts nothing.
+// error of ctx; the next call goes on there. A result holds until what the depot has changes; a count that has begun is
+// brought to its end first, so that it ends on a depot that changes often. A content outside of the scope, or without
+// names, counts nothing.
 func (s *Files) Count(ctx context.Context, scope answer.Scope, ref blob.Ref, ignored []string) (Tally, error) {
 	generation, err := s.db.Generation(ctx)
 	if err != nil {
 		return Tally{}, err
 	}
-	key := tallyKey{ref, scope.Products == nil, strings.Join(scope.Products, "\x00"), strings.Join(ignored, "\x00"), generation}
-	t, _ := s.tallies.Get(key)
-	if t.done {
+	key := tallyKey{ref, scope.Products == nil, strings.Join(scope.Products, "\x00"), strings.Join(ignored, "\x00")}
+	t, known := s.tallies.Get(key)
+	switch {
+	case known && t.done && t.generation == generation:
 		return t.Tally, nil
+	case !known || t.done:
+		t = tallied{generation: generation}
 	}
 	err = s.count(ctx, scope, ref, ignored, &t)
 	if err == nil || ctx.Err() != nil {

@@ -281,8 +281,8 @@ func named(a *console.Console, all *shipment.Collected, bill *sbom.Bill, name st
 	before := len(all.Files)
 	all.Files = slices.DeleteFunc(all.Files, func(f shipment.File) bool { return len(bill.Find(f.Path, f.Sums)) == 0 })
 	if n := before - len(all.Files); n > 0 {
-		fmt.Fprintf(a.Stderr, "symdepot: %s: it does not name %s of those found, which are not checked\n",
-			term.Printable(name), term.Count(int64(n), "program or library"))
+		fmt.Fprintf(a.Stderr, "symdepot: %s: it does not name %d of the %d programs and libraries found; they are not checked\n",
+			term.Printable(name), n, before)
 	}
 	if len(all.Files) == 0 && before > 0 {
 		return a.Nothing(fmt.Sprintf("the bill %s names none of the programs and libraries, by hash or by name", term.Printable(name)))

@@ -30,29 +30,13 @@ func (a *API) KeepCoverage(ctx context.Context, number int64, c wire.BuildCovera
 // Has asks for a file under a path as a debugger does, which lets the server ask its upstreams, and reports
 // whether it would get the file.
 func (p *Pusher) Has(ctx context.Context, path string) (bool, error) {
-	base, err := url.JoinPath(p.URL, path)
-	if err != nil {
-		return false, err
+	at := url.URL{Path: "/" + path}
+	status, err := p.do(ctx, exchange{method: http.MethodHead, base: at.EscapedPath(), header: http.Header{"Accept": {"*/*"}}})
+	switch {
+	case err == nil || status/100 == 3:
+		return true, nil
+	case status == http.StatusNotFound:
+		return false, nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodHead, base, nil)
-	if err != nil {
-		return false, err
-	}
-	token, err := p.Token()
-	if err != nil {
-		return false, err
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := p.HTTP.Do(req)
-	if err != nil {
-		return false, fmt.Errorf("%w: %w", ErrUnreachable, err)
-	}
-	_ = resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return false, fmt.Errorf("%w: status %d", ErrCredentials, resp.StatusCode)
-	}
-	return resp.StatusCode/100 == 2 || resp.StatusCode/100 == 3, nil
+	return false, err
 }

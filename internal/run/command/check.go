@@ -8,7 +8,7 @@ import (
 )
 
 type checkCmd struct {
-	Server    string   `help:"Base URL of the server that has the symbols. Default: the depot of this machine." env:"SYMDEPOT_SERVER" placeholder:"URL"`
+	Server    string   `help:"Base URL of the server with the symbols. Default: this machine's depot." env:"SYMDEPOT_SERVER" placeholder:"URL"`
 	TokenFile string   `help:"File with the token. Default: SYMDEPOT_TOKEN, or the login of symdepot login." placeholder:"FILE"`
 	Symbols   []string `help:"text:check_symbols" placeholder:"DIR" sep:"none"`
 	checkcmd.Flags

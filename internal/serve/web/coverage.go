@@ -24,7 +24,9 @@ type Coverage struct {
 const maxLooking = 4
 
 func newCoverage(cfg *Config, txs *Transactions) *Coverage {
-	c := &Coverage{coverage.Looker{Files: cfg.Files, Makes: cfg.Makes}, newGate(maxLooking, examineTime, "other builds are being checked"), txs}
+	c := &Coverage{
+		coverage.Looker{Files: cfg.Files, Makes: cfg.Makes}, newGate(maxLooking, examineTime, "other builds are being checked"), txs,
+	}
 	if cfg.Sources != nil {
 		c.looker.Sources = cfg.Sources
 	}
@@ -78,26 +80,28 @@ func (c *Coverage) Keep(r *Request, number string, q wire.BuildCoverage) (wire.B
 	if err := c.txs.changes.SetCoverage(r.Context(), t.Number, q); err != nil {
 		return q, RetentionProblem(err)
 	}
-	c.txs.log.Info("the coverage of a build was stored", "request", r.ID, "by", r.Name, "build", t.Number, "files", q.Files, "covered", q.Covered)
+	c.txs.log.Info("the coverage of a build was stored", "request", r.ID, "by", r.Name, "build", t.Number, "files", q.Files,
+		"covered", q.Covered)
 	return q, nil
 }
 
 // checkBuildCoverage returns a problem if the result of a check is not valid.
 func checkBuildCoverage(q *wire.BuildCoverage) error {
 	wrong := func(field, why string) error { return BadMember("the coverage is not valid", field, why) }
-	word := func(w string) bool { return !slices.Contains(wire.Requirements, w) }
+	unknown := func(w string) bool { return !slices.Contains(wire.Requirements, w) }
 	switch {
 	case q.Files < 0 || q.Files > maxCheckFiles || q.Allowed < 0 || q.Allowed > maxCheckFiles:
 		return wrong("files", "a number of files is expected")
 	case q.Covered < 0 || q.Covered > q.Files:
 		return wrong("covered", "at most all files are expected")
-	case len(q.Require) == 0 || len(q.Require) > maxGapWords || slices.ContainsFunc(q.Require, word):
+	case len(q.Require) == 0 || len(q.Require) > maxGapWords || slices.ContainsFunc(q.Require, unknown):
 		return wrong("require", fmt.Sprintf("words of %v are expected", wire.Requirements))
 	case len(q.Gaps) > MaxGaps || int64(len(q.Gaps)) > q.Files-q.Covered:
 		return wrong("gaps", fmt.Sprintf("at most %d files are expected, of those that are not covered", MaxGaps))
 	}
 	for _, g := range q.Gaps {
-		if g.Path == "" || len(g.Path) > maxGapPath || !utf8.ValidString(g.Path) || len(g.Lacks) > maxGapWords || slices.ContainsFunc(g.Lacks, word) {
+		text := g.Path != "" && len(g.Path) <= maxGapPath && utf8.ValidString(g.Path)
+		if !text || len(g.Lacks) > maxGapWords || slices.ContainsFunc(g.Lacks, unknown) {
 			return wrong("gaps", fmt.Sprintf("each has a path of at most %d bytes, and words of %v", maxGapPath, wire.Requirements))
 		}
 	}

@@ -27,16 +27,21 @@ import (
 // coverageServer serves the API of a depot to a client that tests change.
 type coverageServer struct {
 	*httptest.Server
-	who web.Principal
+	who      web.Principal
+	recorded []auth.Event
 	// delay is how far away the client is; tests wait for nothing.
 	delay time.Duration
 }
 
 func serveCoverage(t testing.TB, d *depot.Depot, who web.Principal) *coverageServer {
 	t.Helper()
-	acts := web.Config{Makes: true}
+	s := &coverageServer{who: who}
+	acts := web.Config{Makes: true, Record: func(e auth.Event) error {
+		s.recorded = append(s.recorded, e)
+		return nil
+	}}
 	acts.Use(d)
-	a, s := New(web.New(acts)), &coverageServer{who: who}
+	a := New(web.New(acts))
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.delay > 0 {
 			select {
@@ -243,6 +248,50 @@ func TestCoverageRefused(t *testing.T) {
 	if status, text := s.ask(t, http.MethodPut, "/builds/7/coverage", wire.BuildCoverage{Require: []string{"symbols"}}); status != http.StatusNotFound {
 		t.Errorf("a result of no build: status %d, %s; want 404", status, text)
 	}
+}
+
+// TestCoverageBar: a build enters a class that demands a coverage only with that, or by force, which is recorded.
+func TestCoverageBar(t *testing.T) {
+	t.Parallel()
+	d := webtest.DepotOf(t, map[string][]byte{"a.pdb": symtest.Testdata(t, "pdb/hello-x64.pdb")})
+	policy := "retention:\n  classes:\n    - {name: release, coverage: 90%}\n    - {name: nightly, keep_within: 7d}\n"
+	if _, err := d.Retention.SetPolicy(t.Context(), "policy", []byte(policy), "boss", -1); err != nil {
+		t.Fatal(err)
+	}
+	s := serveCoverage(t, d, web.Principal{
+		Name: "ci", Write: func(string) bool { return true }, Identity: auth.Identity{Name: "ci"},
+		Rights: auth.Rights{Admitted: true, Products: []string{"app"}, Write: true, WriteProducts: []string{"app"}},
+	})
+	promote := func(want int, text string, q wire.TransactionChange) {
+		t.Helper()
+		if status, got := s.ask(t, http.MethodPatch, "/builds/1", q); status != want || !strings.Contains(got, text) {
+			t.Errorf("%+v: status %d, %s; want %d and %s", q, status, got, want, text)
+		}
+	}
+	keep := func(covered int64) {
+		t.Helper()
+		if status, text := s.ask(t, http.MethodPut, "/builds/1/coverage", wire.BuildCoverage{Files: 10, Covered: covered, Require: []string{"symbols"}}); status != http.StatusOK {
+			t.Fatalf("status %d, %s; want 200", status, text)
+		}
+	}
+	release, hold := wire.TransactionChange{Class: "release"}, &wire.HoldSpec{Reason: "GA"}
+	promote(http.StatusConflict, "was not checked", release)
+	keep(8)
+	promote(http.StatusConflict, wire.ProblemType+wire.ProblemBelowBar, wire.TransactionChange{Class: "release", Hold: hold})
+	if holds, err := d.Retention.Holds(t.Context(), 1); err != nil || len(holds) > 0 {
+		t.Errorf("a refused promotion places the holds %v, %v; want none", holds, err)
+	}
+	promote(http.StatusOK, `"to":"nightly"`, wire.TransactionChange{Class: "nightly", Force: true})
+	promote(http.StatusBadRequest, `"force"`, wire.TransactionChange{Hold: hold, Force: true})
+	if len(s.recorded) > 0 {
+		t.Errorf("recorded are %+v, want nothing: no bar was in the way", s.recorded)
+	}
+	promote(http.StatusOK, `"to":"release"`, wire.TransactionChange{Class: "release", Force: true})
+	if len(s.recorded) != 1 || s.recorded[0].Action != auth.ActionForce || s.recorded[0].Who != "ci" || !strings.Contains(s.recorded[0].Detail, "80% (8 of 10 files)") {
+		t.Errorf("recorded are %+v, want the forced promotion with what the coverage was", s.recorded)
+	}
+	keep(9)
+	promote(http.StatusOK, `"to":"release"`, release)
 }
 
 // TestCoverageSources: sources are counted with their checksums, without those that do not count, and again when what
