@@ -32,7 +32,7 @@ func Folders(ctx context.Context, folders []string, do func(*client.API) error) 
 		return err
 	}
 	d.Watched.Use(list)
-	var conf web.Config
+	conf := web.Config{Makes: true} // as a server does that has the files
 	conf.Use(d)
 	return do(client.Within(api.New(web.New(conf)).Within(console.LocalUser())))
 }

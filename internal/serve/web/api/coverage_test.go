@@ -133,7 +133,7 @@ func TestCoverage(t *testing.T) {
 		"a stripped ELF file":      {shipped(t, "elf/prog-sha1.stripped"), true, false, false, "", "breakpad=made debuginfod=here gdb=here ssqp=here unified=here"},
 		"a Mach-O image":           {shipped(t, "macho/app-arm64"), true, false, false, "", "breakpad=made lldb=here ssqp=here unified=here"},
 		"a WebAssembly module":     {shipped(t, "wasm/w-sha1.wasm"), true, true, false, "", "breakpad=made symstore=here unified=here"},
-		"DWARF in a PE image":      {shipped(t, "pe/mingw.exe"), true, true, true, "", "ssqp=here symstore=here unified=here"},
+		"DWARF in a PE image":      {shipped(t, "pe/mingw.exe"), true, true, true, "", "breakpad=made ssqp=here symstore=here unified=here"},
 		"another link":             {later, false, false, false, wire.CoverageLater, "breakpad=missing ssqp=missing symstore=missing unified=missing"},
 		"another build":            {other, false, false, false, "other-build", "breakpad=missing ssqp=missing symstore=missing unified=missing"},
 		"no build id":              {shipped(t, "elf/prog-none"), false, false, false, wire.CoverageNoID, "breakpad=missing"},
