@@ -37,7 +37,7 @@ type bookStep struct {
 
 // pagesToRun are the pages that TestBook runs. Every page below docs/start and docs/migrate
 // must be one.
-var pagesToRun = []string{"README.md", "docs/start/*.md", "docs/migrate/*.md", "docs/ci.md", "docs/troubleshooting.md", "docs/lookups.md"}
+var pagesToRun = []string{"README.md", "docs/start/*.md", "docs/migrate/*.md", "docs/check.md", "docs/ci.md", "docs/troubleshooting.md", "docs/lookups.md"}
 
 // serverAddress are the addresses at which the server of a page is.
 var serverAddress = regexp.MustCompile(`https?://(127\.0\.0\.1:8080|symbols\.example\.com(:80\d\d)?)\b`)

@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/run/command"
 	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
@@ -77,6 +78,20 @@ func (s *ciServer) run(t *testing.T, script string, env ...string) string {
 		t.Fatalf("%s\n%v: %s", script, err, out)
 	}
 	return string(out)
+}
+
+// checked checks that the result of a check is kept beside build 1: so many files, all covered.
+func (s *ciServer) checked(t *testing.T, files int64) {
+	t.Helper()
+	code, out, errs := commandtest.Symdepot(t, s.depot, "show", "--json", "1")
+	var tx struct{ Coverage wire.BuildCoverage }
+	first, _, _ := strings.Cut(out, "\n")
+	if err := json.Unmarshal([]byte(first), &tx); code != command.ExitOK || err != nil {
+		t.Fatalf("show: exit code %d, %v, %s%s; want a build", code, err, out, errs)
+	}
+	if c := tx.Coverage; c.Files != files || c.Covered != files {
+		t.Errorf("the coverage of the build is %+v, want that of %d covered files", c, files)
+	}
 }
 
 // pushed checks that the newest transaction has a product, a version and a number of objects.
@@ -150,6 +165,7 @@ func TestCIGitHub(t *testing.T) {
 		values["inputs."+name] = fill(t, in.Default, dollarBraces, values)
 	}
 	values["inputs.server"], values["inputs.product"], values["inputs.path"] = s.url, "Game", "out/hello.exe\nout/hello.pdb\n"
+	values["inputs.ships"], values["steps.push.outputs.build"] = "out/hello.exe\n", "1"
 	for _, e := range s.env {
 		if token, ok := strings.CutPrefix(e, "SYMDEPOT_TOKEN="); ok {
 			values["inputs.token"] = token
@@ -172,6 +188,7 @@ func TestCIGitHub(t *testing.T) {
 		}
 	}
 	s.pushed(t, "Game", "v1.0", 2)
+	s.checked(t, 1)
 	for name, want := range map[string]string{"output": "build=1\n", "path": s.dir + "/symdepot\n", "go.args": "build -C /actions/symdepot/ci/github/../.. -trimpath -o " + s.dir + "/symdepot/ ./cmd/symdepot\n"} {
 		if have, err := os.ReadFile(filepath.Join(s.dir, name)); string(have) != want {
 			t.Errorf("%s: %q, %v; want %q", name, have, err, want)
@@ -188,13 +205,14 @@ func TestCIGitLab(t *testing.T) {
 	}
 	readYAML(t, "gitlab.yml", &file)
 	job := file[".symdepot-push"]
-	job.Variables["SYMBOLS"] = "out/"
+	job.Variables["SYMBOLS"], job.Variables["SHIPS"] = "out/", "out/hello.exe"
 	script := "export CI_PROJECT_NAME=Game CI_COMMIT_REF_NAME=main CI_PIPELINE_IID=7\n"
 	for k, v := range job.Variables {
 		script += "export " + k + "=\"" + v + "\"\n"
 	}
 	s.run(t, script+strings.Join(job.Script, "\n"))
 	s.pushed(t, "Game", "main-7", 2)
+	s.checked(t, 1)
 	if env, err := os.ReadFile(filepath.Join(s.dir, "symdepot.env")); string(env) != "SYMDEPOT_BUILD=1\n" {
 		t.Errorf("symdepot.env: %q, %v; want the number of the build", env, err)
 	}
@@ -215,7 +233,7 @@ func TestCIAzure(t *testing.T) {
 	for _, p := range file.Parameters {
 		values["parameters."+p.Name] = fill(t, p.Default, dollarParens, values)
 	}
-	values["parameters.server"], values["parameters.product"] = s.url, "Game"
+	values["parameters.server"], values["parameters.product"], values["parameters.ships"] = s.url, "Game", "out/hello.exe"
 	for _, st := range file.Steps {
 		env := []string{"TF_BUILD=True"}
 		for k, v := range st.Env {
@@ -223,11 +241,14 @@ func TestCIAzure(t *testing.T) {
 				env = append(env, k+"="+fill(t, v, dollarBraces, values))
 			}
 		}
-		if out := s.run(t, fill(t, st.Bash, dollarParens, values), env...); !strings.Contains(out, "variable=symdepotBuild]1") {
-			t.Errorf("the output does not set symdepotBuild: %s", out)
+		out := s.run(t, fill(t, st.Bash, dollarParens, values), env...)
+		if _, set := values["symdepotBuild"]; !set && !strings.Contains(out, "variable=symdepotBuild]1") {
+			t.Errorf("the output of the first step does not set symdepotBuild: %s", out)
 		}
+		values["symdepotBuild"] = "1"
 	}
 	s.pushed(t, "Game", "20261123.1", 2)
+	s.checked(t, 1)
 }
 
 func TestCIJenkins(t *testing.T) {
@@ -237,8 +258,10 @@ func TestCIJenkins(t *testing.T) {
 	if len(scripts) != 1 {
 		t.Fatalf("%d scripts in the Jenkinsfile, want one", len(scripts))
 	}
+	s.write(t, "dist/hello.exe", symtest.Testdata(t, "pdb/hello-x64.exe"))
 	s.run(t, scripts[0][1], "JENKINS_URL=http://ci", "JOB_BASE_NAME=Game", "BUILD_NUMBER=42", "BUILD_TAG=jenkins-Game-42")
 	s.pushed(t, "Game", "42", 2)
+	s.checked(t, 1)
 }
 
 // TestCIBuildGraph: the file is XML, and the command that it spawns pushes. BuildGraph
@@ -251,7 +274,7 @@ func TestCIBuildGraph(t *testing.T) {
 			Name         string `xml:",attr"`
 			DefaultValue string `xml:",attr"`
 		}
-		Macro struct {
+		Macro []struct {
 			Arguments string `xml:",attr"`
 			Spawn     struct {
 				Exe       string `xml:",attr"`
@@ -262,18 +285,23 @@ func TestCIBuildGraph(t *testing.T) {
 	if err := xml.Unmarshal([]byte(readCI(t, "BuildGraph.xml")), &file); err != nil {
 		t.Fatal(err)
 	}
-	values := map[string]string{"Folder": "out", "Product": "Game", "Version": "1234"}
-	for name := range strings.SplitSeq(file.Macro.Arguments, ";") {
-		if values[name] == "" {
-			t.Errorf("the macro has an argument %s for which the test has no value", name)
+	values := map[string]string{"Folder": "out", "Ships": "out/hello.exe", "Product": "Game", "Version": "1234"}
+	for _, macro := range file.Macro {
+		for name := range strings.SplitSeq(macro.Arguments, ";") {
+			if values[name] == "" {
+				t.Errorf("the macro has an argument %s for which the test has no value", name)
+			}
 		}
 	}
 	for _, o := range file.Option {
 		values[o.Name] = o.DefaultValue
 	}
 	values["SymdepotServer"] = s.url
-	s.run(t, fill(t, file.Macro.Spawn.Exe+" "+file.Macro.Spawn.Arguments, dollarParens, values))
+	for _, macro := range file.Macro {
+		s.run(t, fill(t, macro.Spawn.Exe+" "+macro.Spawn.Arguments, dollarParens, values))
+	}
 	s.pushed(t, "Game", "1234", 2)
+	s.checked(t, 1)
 }
 
 // TestCIMSBuild: the file is XML, and Mono's xbuild runs its target where it is installed.
@@ -294,7 +322,7 @@ func TestCIMSBuild(t *testing.T) {
   <PropertyGroup><OutDir>out/</OutDir><Version>3.1</Version></PropertyGroup>
   <Import Project="symdepot.targets"/>
 </Project>`))
-	s.run(t, "xbuild /nologo /v:m /t:PushSymbols /p:SymdepotServer=$SYMDEPOT_SERVER Game.proj")
+	s.run(t, "xbuild /nologo /v:m /t:'PushSymbols;CheckSymbols' /p:SymdepotServer=$SYMDEPOT_SERVER Game.proj")
 	s.pushed(t, "Game", "3.1", 2)
 }
 
@@ -313,7 +341,8 @@ target_compile_options(game PRIVATE -g)
 target_link_options(game PRIVATE -Wl,--build-id)
 include(symdepot.cmake)
 symdepot_push(game)
+symdepot_check("${CMAKE_BINARY_DIR}/game" REQUIRE symbols,lines)
 `))
-	s.run(t, "cmake -S . -B build && cmake --build build --target push-symbols")
+	s.run(t, "cmake -S . -B build && cmake --build build --target push-symbols && cmake --build build --target check-symbols")
 	s.pushed(t, "Game", "2.5", 1)
 }

@@ -48,7 +48,7 @@ func (f Finder) Held(ctx context.Context, scope answer.Scope, req layout.Request
 	if err != nil {
 		return Found{}, err
 	}
-	found := Found{Stored: record.Stored{Object: file.Object, Ref: file.Ref, Size: file.Size}}
+	found := Found{Stored: record.Stored{Object: file.Object, Features: file.Features, Ref: file.Ref, Size: file.Size}}
 	return found, file.Close()
 }
 

@@ -248,7 +248,7 @@ func TestPublish(t *testing.T) {
 		t.Errorf("%d jobs for files, want one for each of three: %+v", len(list), list)
 	}
 
-	if _, err := d.Retention.Promote(t.Context(), nightly, "release", "anna"); err != nil {
+	if _, err := d.Retention.Promote(t.Context(), nightly, "release", "anna", false); err != nil {
 		t.Fatal(err)
 	}
 	if j := ended(t, d, publicform.BuildKind); j.State != jobs.Done || !strings.HasPrefix(j.Detail, "build 2: files with a public form: 1,") {
@@ -270,7 +270,7 @@ func TestPublishGrowing(t *testing.T) {
 	enter := func() {
 		t.Helper()
 		setPolicy(t, d, "classes:", "  - {name: release, publish: public}")
-		if _, err := d.Retention.Promote(t.Context(), 1, "release", "anna"); err != nil {
+		if _, err := d.Retention.Promote(t.Context(), 1, "release", "anna", false); err != nil {
 			t.Fatal(err)
 		}
 	}

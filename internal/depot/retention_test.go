@@ -215,12 +215,12 @@ func TestRetention(t *testing.T) {
 		if _, err := d.Retention.Unhold(ctx, 1, ""); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Retention.Promote(ctx, 1, "relase", "anna"); err == nil || !strings.Contains(err.Error(), "the nearest is release") {
+		if _, err := d.Retention.Promote(ctx, 1, "relase", "anna", false); err == nil || !strings.Contains(err.Error(), "the nearest is release") {
 			t.Errorf("promotion to an unknown class: %v", err)
 		}
 		_, _, err = d.Stages().Open(ctx, pusher("ci"), stage.Spec{Labels: stage.Labels{Product: "G", Class: "relase"}})
 		wantRefusal(t, "push into an unknown class", err, stage.Invalid)
-		if _, err := d.Retention.Promote(ctx, 1, "release", "anna"); err != nil {
+		if _, err := d.Retention.Promote(ctx, 1, "release", "anna", false); err != nil {
 			t.Fatal(err)
 		}
 		if p := preview(t, d); p.Builds() != 0 || p.Count[retention.NoRule] != 1 {

@@ -69,6 +69,8 @@ type TransactionChange struct {
 	Unhold *string `json:"unhold,omitempty"`
 	// Comment replaces the comment.
 	Comment *string `json:"comment,omitempty"`
+	// Force gives a build its class even if its coverage is less than the class demands.
+	Force bool `json:"force,omitempty"`
 }
 
 // HoldSpec places a hold.
@@ -83,6 +85,7 @@ const (
 	ProblemNoPolicy    = "no-policy"    // no policy was set
 	ProblemBrake       = "brake"        // the plan removes more than the brake allows
 	ProblemPlanChanged = "plan-changed" // the plan is stale
+	ProblemBelowBar    = "below-bar"    // less of what ships has its symbols than a class demands
 	ProblemChanged     = "changed"      // If-Match does not fit
 	ProblemHeld        = "held"         // a hold protects the transaction
 	ProblemNotInTrash  = "not-in-trash" // the transaction cannot be restored

@@ -35,6 +35,8 @@ type File struct {
 	// Redirect is set instead of bytes when the client must learn the
 	// canonical path: a relative path in Breakpad's layout.
 	Redirect string
+	// Features are the kinds of information in a file of a watched folder, as words; nil for others.
+	Features []string
 	// Volatile marks a file of a served folder, which may change at any time. Its
 	// Ref is zero, because the file has not been hashed.
 	Volatile bool

@@ -9,7 +9,9 @@ import (
 
 	"fmt"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/files/scan"
 )
 
@@ -30,6 +32,8 @@ type Transaction struct {
 	Class  string            `json:"class,omitempty"`
 	Build  json.RawMessage   `json:"ci_job,omitempty"` // the CI job that made the files
 	Labels map[string]string `json:"labels,omitempty"`
+	// Coverage is what the last check of what ships has found.
+	Coverage *wire.BuildCoverage `json:"coverage,omitempty"`
 	// Collecting: files are still added to it.
 	Collecting bool `json:"collecting,omitempty"`
 	// Until is the time until which a removed transaction can be restored.
@@ -42,7 +46,7 @@ type Transaction struct {
 func NewTransaction(t depot.Transaction) Transaction {
 	l := Transaction{
 		t.Number, t.Product, t.Version, t.Comment, t.Time.UTC(), t.Who, t.Host, t.Files, t.Bytes, t.Removed,
-		t.Branch, t.Class, t.Build, t.Labels, t.Collecting, t.TrashUntil, t.Origin,
+		t.Branch, t.Class, t.Build, lifecycle.OtherLabels(t.Labels), lifecycle.CoverageOf(t.Labels), t.Collecting, t.TrashUntil, t.Origin,
 	}
 	if !l.Removed.IsZero() {
 		l.Removed = l.Removed.UTC()

@@ -154,6 +154,10 @@ func (s State) Print(w io.Writer, now time.Time) {
 	if s.Class != "" {
 		line("class", "%s", term.Printable(s.Class))
 	}
+	if c := s.Coverage; c != nil {
+		line("checked", "%d of %d files covered (%v%%: %s) by %s on %s", c.Covered, c.Files, c.Percent(), strings.Join(c.Require, ", "),
+			term.Printable(c.By), c.Checked.Local().Format(time.DateOnly))
+	}
 	for _, p := range s.Promotions {
 		from := "none given"
 		if p.From != "" {

@@ -30,7 +30,8 @@ func watchedFile(folder *watch.Folder, f *watch.File) *answer.File {
 	product, _ := folder.Product()
 	a := &answer.File{
 		Volatile: true, InPlace: true, Kept: "in place", Product: product,
-		Object: f.Object, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, Signature: f.Signature, ETag: f.ETag,
+		Object: f.Object, Features: f.Features.Words(), Size: f.Size, ModTime: f.ModTime, Path: f.Path, Archive: f.Archive,
+		Signature: f.Signature, ETag: f.ETag,
 		Bytes: watchedReader{f}, Closer: f, ChangedSince: f.Changed,
 	}
 	if f.Growing() {

@@ -426,10 +426,16 @@ func (r *Retention) Holds(ctx context.Context, number int64) ([]Hold, error) {
 }
 
 // Promote moves a transaction to another class. If a policy was set, it must have
-// the class.
-func (r *Retention) Promote(ctx context.Context, number int64, class, who string) (Promotion, error) {
+// the class, and the transaction the coverage that the class demands: else the error is a
+// *BelowBarError. With force the coverage does not matter.
+func (r *Retention) Promote(ctx context.Context, number int64, class, who string, force bool) (Promotion, error) {
 	if err := r.CheckClass(ctx, class); err != nil {
 		return Promotion{}, err
+	}
+	if !force {
+		if err := r.CheckBar(ctx, number, class); err != nil {
+			return Promotion{}, err
+		}
 	}
 	also, err := r.Entering(ctx, &retention.Transaction{Class: class})
 	if err != nil {

@@ -152,7 +152,7 @@ func judge(ctx context.Context, d Depot, scope answer.Scope, name string, wants 
 	case isVDSO(name):
 		m.Verdict, m.Files = VerdictKernel, m.Files[:0]
 	default:
-		m.Verdict, err = unheld(ctx, d, scope, name, m.Files)
+		m.Verdict, err = Unheld(ctx, d, scope, name, m.Files)
 	}
 	if m.ID == "" {
 		m.ID = wants[0].ID
@@ -181,8 +181,9 @@ func state(ctx context.Context, d Depot, scope answer.Scope, w Want) (FileState,
 	return s, nil
 }
 
-// unheld returns the verdict for a module of which the depot has nothing.
-func unheld(ctx context.Context, d Depot, scope answer.Scope, name string, files []FileState) (Verdict, error) {
+// Unheld returns the verdict for a module of which the depot has nothing, by its name and those of
+// the files that a debugger asks for.
+func Unheld(ctx context.Context, d Depot, scope answer.Scope, name string, files []FileState) (Verdict, error) {
 	names, needsDebug := []string{name}, false
 	for _, f := range files {
 		names = append(names, f.Name)

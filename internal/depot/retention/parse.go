@@ -193,7 +193,7 @@ func clip(s string) string {
 
 var (
 	policyKeys = []string{"classes", "default", "products", "cap", "min_age", "floor", "trash", "brake", "schedule"}
-	classKeys  = []string{"name", "match", "keep_last", "keep_within", "keep_used", "cap", "publish"}
+	classKeys  = []string{"name", "match", "keep_last", "keep_within", "keep_used", "cap", "publish", "coverage"}
 )
 
 // policy reads the value of the key retention.
@@ -284,6 +284,7 @@ func (d *decoder) class(n *yaml.Node, at string) (c Class, ok bool) {
 			rule = n.Line
 		}},
 		{"cap", func(n *yaml.Node, at string) { d.cap(n, at, &c.Cap) }},
+		{"coverage", func(n *yaml.Node, at string) { d.unmarshal(n, at, shareSyntax, &c.Coverage) }},
 		{"publish", func(n *yaml.Node, at string) {
 			if c.Publish = d.text(n, at); c.Publish != PublishPublic {
 				d.fail(n.Line, at, "%s is expected, not %q; leave the key out to make public forms at the first request",

@@ -135,6 +135,7 @@ func TestParseFaults(t *testing.T) {
 		{class("{name: a, keep_last: }"), "retention.classes[0].keep_last: the value is missing"},
 		{class("name: a\n      publish: privat"), `p.yml:4: retention.classes[0].publish: public is expected, not "privat"`},
 		{class("{name: a, publish: [public]}"), "retention.classes[0].publish: text is expected, not a list"},
+		{class("name: a\n      coverage: 95"), "p.yml:4: retention.classes[0].coverage: a share from 0% to 100% is expected"},
 		{class("{name: a, public: true}"), "retention.classes[0].public: no such key; the nearest is publish"},
 		{"retention:\n  publish: public", "p.yml:2: retention.publish: no such key; it belongs to a class in retention.classes"},
 		{"retention: {products: {" + strings.Repeat("x, ", 100) + "}}", "more errors follow"},

@@ -80,6 +80,9 @@ type Class struct {
 	// Publish is what is made of the files of a transaction as soon as it has the class:
 	// [PublishPublic], or nothing if it is empty. Nothing is kept or removed for it.
 	Publish string
+	// Coverage is the share of the files that ship that must have their symbols before a transaction is
+	// moved to the class. Zero: no check is demanded.
+	Coverage Share
 }
 
 // PublishPublic is the value of [Class].Publish for the public forms of files.
@@ -153,6 +156,10 @@ func (s Share) exceeded(part, whole int64) bool {
 	return ah > bh || ah == bh && al > bl
 }
 
+// MetBy reports whether part is at least this share of the whole. Both are at least 0; an empty whole
+// meets every share.
+func (s Share) MetBy(part, whole int64) bool { return !(AllShare - s).exceeded(whole-part, whole) }
+
 // class returns the position of a class; -1 if the policy has none of that name.
 func (p *Policy) class(name string) int {
 	return slices.IndexFunc(p.Classes, func(c Class) bool { return c.Name == name })
@@ -183,6 +190,14 @@ func (p *Policy) Rules(class string) (Rules, bool) {
 		return p.Classes[i].Rules, true
 	}
 	return Rules{}, false
+}
+
+// Bar returns the coverage that a class demands; zero: none.
+func (p *Policy) Bar(class string) Share {
+	if i := p.class(class); i >= 0 {
+		return p.Classes[i].Coverage
+	}
+	return 0
 }
 
 // Publishes reports whether the public forms of a transaction's files are made as soon as

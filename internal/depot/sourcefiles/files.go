@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/symdepot/symdepot/internal/base/memo"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/files/sources"
@@ -36,6 +37,7 @@ type Files struct {
 	openHit func(context.Context, record.Hit, *answer.Recorder) (*answer.File, error)
 
 	lists   *nameLists
+	tallies memo.Map[tallyKey, tallied]
 	bundles chan struct{} // one for each bundle that is being made
 	made    atomic.Int32  // bundles that wait, are made or are sent
 	relay   RelayFunc     // nil: none
@@ -55,7 +57,8 @@ type Parts struct {
 func New(p Parts) *Files {
 	return &Files{
 		db: p.DB, blobs: p.Blobs, contents: p.Contents, openHit: p.OpenHit,
-		lists: newNameLists(p.Contents, p.Log), bundles: make(chan struct{}, bundlesAtOnce),
+		lists: newNameLists(p.Contents, p.Log), tallies: memo.New[tallyKey, tallied](talliesKept),
+		bundles: make(chan struct{}, bundlesAtOnce),
 	}
 }
 

@@ -5,9 +5,11 @@ package removals
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -444,6 +446,28 @@ func (rs Retention) SetComment(ctx context.Context, number int64, comment string
 		return err
 	})
 	return t, err
+}
+
+// SetLabel sets a label of a live transaction. If there is no such transaction, the error is
+// fs.ErrNotExist.
+func (rs Retention) SetLabel(ctx context.Context, number int64, name, text string) error {
+	return rs.db.Update(ctx, "set a label", func(w *engine.Write) error {
+		t, err := liveTx(w, number)
+		if err != nil {
+			return err
+		}
+		labels := maps.Clone(t.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[name] = text
+		b, err := json.Marshal(labels)
+		if err != nil {
+			return err
+		}
+		_, err = w.Exec("UPDATE tx SET labels = $2 WHERE id = $1", number, engine.Text(string(b)))
+		return err
+	})
 }
 
 // Promotions returns the changes of a transaction's class, oldest first.

@@ -33,6 +33,7 @@ type File struct {
 	// Path is the path on disk, or in the package Archive, which is a path on disk.
 	Path, Archive string
 	Object        symfile.Object
+	Features      objfile.Features // zero for a file that is no symbol file
 	// Signature is the IMA signature of the whole file in hex, from its package, or empty.
 	Signature string
 	ETag      string // without quotes: changes with the path, the size and the times
@@ -306,7 +307,7 @@ func (f *Folder) openHit(ctx context.Context, h *hit) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Object, a.Name = h.object.Object, h.object.Name
+	a.Object, a.Features, a.Name = h.object.Object, h.object.Features, h.object.Name
 	o := &h.object
 	if o.Offset == 0 && o.Deflated == 0 && o.Size == a.Size {
 		a.Signature = h.Signature

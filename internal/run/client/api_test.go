@@ -117,7 +117,7 @@ func verbs() []verb {
 			return strings.Repeat("i", len(list)), err
 		}, `PATCH /-/api/v1/builds/17 {"unhold":"1.2 GA"}`},
 		{"Promote", func(ctx context.Context, a *API) (string, error) {
-			p, err := a.Promote(ctx, 17, "b", reason)
+			p, err := a.Promote(ctx, 17, "b", reason, false)
 			return p.To, err
 		},
 			`PATCH /-/api/v1/builds/17 {"class":"b","hold":{"reason":"1.2 GA"}}`},
@@ -289,7 +289,7 @@ func TestHereFailsAsTheDepot(t *testing.T) {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"type":"`+wire.ProblemType+`query","title":"not valid","detail":"the change is not valid","fields":{"class":"is too long"}}`)
 	}))
-	if _, err := a.Promote(t.Context(), 1, "c", ""); err == nil || err.Error() != "the change is not valid; class: is too long" {
+	if _, err := a.Promote(t.Context(), 1, "c", "", false); err == nil || err.Error() != "the change is not valid; class: is too long" {
 		t.Errorf("a change that is not valid: %v", err)
 	}
 }

@@ -102,6 +102,9 @@ func ProblemText(err error) string {
 // errNotInTrash means that a transaction cannot be restored.
 var errNotInTrash = errors.New("the build is not in the trash")
 
+// errBelowBar means that a transaction has less coverage than a class demands.
+var errBelowBar = errors.New("the coverage of the build is less than the class demands")
+
 // meanings is the table of what the words of problems mean: the errors that the depot itself
 // returns. What a word means that stands for a missing thing depends on the request.
 var meanings = map[string]error{
@@ -109,6 +112,7 @@ var meanings = map[string]error{
 	wire.ProblemBrake:       retention.ErrBrake,
 	wire.ProblemPlanChanged: retention.ErrStale,
 	wire.ProblemChanged:     lifecycle.ErrPolicyChanged,
+	wire.ProblemBelowBar:    errBelowBar,
 	wire.ProblemNotInTrash:  errNotInTrash,
 }
 
@@ -140,10 +144,10 @@ func meant(err, missing error) error {
 }
 
 // IsNo reports whether an error is an answer, and no failure: there is no policy or no such
-// plan, the brake holds the plan, or a transaction is not in the trash.
+// plan, the brake holds the plan, a transaction is not in the trash, or has too little coverage for a class.
 func IsNo(err error) bool {
 	_, outside := errors.AsType[*lifecycle.NotInTrashError](err)
-	for _, no := range []error{errNotInTrash, lifecycle.ErrNoPolicy, lifecycle.ErrNoPlan, retention.ErrBrake} {
+	for _, no := range []error{errNotInTrash, errBelowBar, lifecycle.ErrNoPolicy, lifecycle.ErrNoPlan, retention.ErrBrake} {
 		outside = outside || errors.Is(err, no)
 	}
 	return outside

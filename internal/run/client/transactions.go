@@ -79,9 +79,9 @@ func (a *API) Unhold(ctx context.Context, number int64, reason string) ([]displa
 }
 
 // Promote changes the class of a transaction. If hold is not empty, it also places a hold
-// for this reason.
-func (a *API) Promote(ctx context.Context, number int64, class, hold string) (display.Promoted, error) {
-	q := wire.TransactionChange{Class: class}
+// for this reason. With force, the coverage that the class demands does not matter.
+func (a *API) Promote(ctx context.Context, number int64, class, hold string, force bool) (display.Promoted, error) {
+	q := wire.TransactionChange{Class: class, Force: force}
 	if hold != "" {
 		q.Hold = &wire.HoldSpec{Reason: hold}
 	}

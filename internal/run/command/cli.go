@@ -57,6 +57,7 @@ type lookCommands struct {
 // publishCommands bring builds into depots, and out of them.
 type publishCommands struct {
 	Push     pushCmd     `cmd:"" nodepot:"" help:"Push files, folders and archives to a server."`
+	Check    checkCmd    `cmd:"" help:"Check whether what ships has its symbols stored."`
 	Import   importCmd   `cmd:"" help:"Import a symbol store or another tree of symbol files."`
 	Export   exportCmd   `cmd:"" help:"Write the depot as a tree of files, in any layout."`
 	Prefetch prefetchCmd `cmd:"" help:"Download what a manifest, a folder or a dump needs."`

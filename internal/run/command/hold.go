@@ -13,14 +13,20 @@ type promoteCmd struct {
 	serverFlags
 	Class  string `help:"The new class." required:"" placeholder:"CLASS"`
 	Hold   string `help:"Place a hold, too, for this reason." placeholder:"REASON"`
+	Force  bool   `help:"Promote also if less of what ships has its symbols than the class demands; the audit log says so."`
 	JSON   bool   `help:"Print one JSON object."`
 	Number int64  `arg:"" name:"build" help:"The build's number."`
 }
 
 // Run changes the class.
 func (c promoteCmd) Run(a *session) error {
-	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		p, err := k.Promote(a.Ctx, c.Number, c.Class, c.Hold)
+	recorded, done := a.recording(c.Force)
+	defer done()
+	return a.apiWith(c.serverFlags, depot.Options{}, recorded, func(k *client.API) error {
+		p, err := k.Promote(a.Ctx, c.Number, c.Class, c.Hold, c.Force)
+		if client.IsNo(err) {
+			return a.Nothing(err.Error() + "; --force promotes it all the same")
+		}
 		if err != nil {
 			return noSuchTx(a.Stderr, c.Number, err)
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/run/client"
-	"github.com/symdepot/symdepot/internal/serve/web"
 )
 
 type rmCmd struct {
@@ -27,12 +26,8 @@ func (c rmCmd) Run(a *session) error {
 	if c.Plan != "" && len(c.Numbers) != 1 {
 		return term.UsageError("--plan is that of one build")
 	}
-	done := func() {}
-	defer func() { done() }()
-	recorded := func(_ *depot.Depot, conf *web.Config) (err error) {
-		conf.Purged, done, err = c.recorder(a)
-		return err
-	}
+	recorded, done := a.recording(c.Purge)
+	defer done()
 	return a.apiWith(c.serverFlags, depot.Options{Probe: c.Purge}, recorded, func(k *client.API) error {
 		var list []display.Transaction
 		for _, n := range c.Numbers {

@@ -104,6 +104,23 @@ func OpenWatch(ctx context.Context, c *config.Config, where, dir string, opt wat
 	return f, func() { closeWatched([]*watch.Folder{f}, buckets) }, nil
 }
 
+// ScanFolders indexes folders for the time of a command, with indexes in dir. done closes them; it is called
+// after an error too.
+func ScanFolders(ctx context.Context, folders []string, dir string) (list []*watch.Folder, done func(), err error) {
+	done = func() { closeWatched(list, nil) }
+	for _, folder := range folders {
+		f, _, err := OpenWatch(ctx, &config.Config{}, folder, dir, watch.Options{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return list, done, err
+		}
+		list = append(list, f)
+		if _, err := f.Scan(ctx); err != nil {
+			return list, done, err
+		}
+	}
+	return list, done, nil
+}
+
 // ReadWatched opens the watched folders by the indexes in dir that a server keeps, to
 // read them only. notes says which folders cannot be searched, and which others have an
 // index.

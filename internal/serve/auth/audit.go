@@ -38,7 +38,7 @@ type Event struct {
 	Remote  string    `json:"remote,omitempty"` // the client's address
 	Agent   string    `json:"agent,omitempty"`  // the client's User-Agent
 
-	Action   string   `json:"action"` // ActionRead or ActionPurge
+	Action   string   `json:"action"` // one of the actions
 	Protocol string   `json:"protocol,omitempty"`
 	Name     string   `json:"name,omitempty"` // of the file
 	ID       string   `json:"id,omitempty"`
@@ -57,6 +57,9 @@ type Event struct {
 const (
 	ActionRead  = "read"  // a download of a file
 	ActionPurge = "purge" // a transaction was purged: Name and ID name it, Detail says why
+	// ActionForce is a promotion of a transaction whose coverage is less than its class demands: Name and ID
+	// name it, Detail has both.
+	ActionForce = "force"
 )
 
 // By fills in the identity.

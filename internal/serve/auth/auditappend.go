@@ -50,6 +50,13 @@ func (a *AuditAppender) Record(e Event) error {
 // Close closes the file.
 func (a *AuditAppender) Close() error { return a.f.Close() }
 
+// ForceEvent is the record of a promotion that was forced, although the coverage of a transaction is
+// less than its new class demands.
+func ForceEvent(number int64, product, below string) Event {
+	id := strconv.FormatInt(number, 10)
+	return Event{Action: ActionForce, Name: "build " + id, ID: id, Products: []string{product}, Detail: below}
+}
+
 // PurgeEvent is the record of the purge of a transaction, which freed some bytes.
 func PurgeEvent(number int64, product, reason string, freed int64) Event {
 	id := strconv.FormatInt(number, 10)

@@ -49,8 +49,8 @@ type Config struct {
 	Scratch string
 	// Audit is the log that administrators read; nil: there is none.
 	Audit *auth.Audit
-	// Purged records a purge; nil: Audit does.
-	Purged func(auth.Event) error
+	// Record records a purge or a forced promotion; nil: Audit does.
+	Record func(auth.Event) error
 	// FoundInPlace is how many files of watched and served folders a search lists at most; 0 is
 	// 50.
 	FoundInPlace int
@@ -87,6 +87,7 @@ type Acts struct {
 	UpstreamActs *UpstreamActs
 	Traces       *Traces
 	Examiner     *Examiner
+	Coverage     *Coverage
 	SourceLists  *SourceLists
 	// Symbolication looks addresses up.
 	Symbolication *Symbolication
@@ -105,8 +106,8 @@ func New(cfg Config) *Acts {
 		cfg.Now = time.Now
 	}
 	cfg.FoundInPlace = cmp.Or(cfg.FoundInPlace, MaxInPlace)
-	if cfg.Purged == nil {
-		cfg.Purged = func(e auth.Event) error {
+	if cfg.Record == nil {
+		cfg.Record = func(e auth.Event) error {
 			if cfg.Audit != nil {
 				cfg.Audit.Record(e)
 				cfg.Audit.Flush()
@@ -116,12 +117,13 @@ func New(cfg Config) *Acts {
 	}
 	computing := newGate(MaxComputing, CommitTime, "other plans are being computed")
 	a := &Acts{Config: cfg, Computing: computing, Origin: NewOrigin(cfg.BaseURL, cfg.Log), Uploads: NewUploads()}
-	a.Transactions = &Transactions{cfg.Depot, cfg.Retention, cfg.Retention, computing, cfg.Purged, cfg.Now, cfg.Log}
+	a.Transactions = &Transactions{cfg.Depot, cfg.Retention, cfg.Retention, computing, cfg.Record, cfg.Now, cfg.Log}
 	a.Accounts = newAccounts(&cfg)
 	a.JobActs = &JobActs{cfg.Jobs, cfg.Log}
 	a.UpstreamActs = &UpstreamActs{cfg.Upstreams, cfg.Log}
 	a.Traces = newTraces(cfg.Tracing, a.Accounts, cfg.Log)
 	a.Examiner = newExaminer(&cfg, a.Uploads)
+	a.Coverage = newCoverage(&cfg, a.Transactions)
 	a.SourceLists = &SourceLists{cfg.Sources}
 	a.Symbolication = &Symbolication{cfg.Catalog, cfg.Symbols}
 	a.Events = newEvents(cfg.Jobs, cfg.Upstreams, cfg.Log)

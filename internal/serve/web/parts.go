@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
@@ -57,7 +58,9 @@ type History interface {
 type Changes interface {
 	Hold(ctx context.Context, h lifecycle.Hold) error
 	Unhold(ctx context.Context, number int64, name string) ([]lifecycle.Hold, error)
-	Promote(ctx context.Context, number int64, class, who string) (lifecycle.Promotion, error)
+	Promote(ctx context.Context, number int64, class, who string, force bool) (lifecycle.Promotion, error)
+	SetCoverage(ctx context.Context, number int64, c wire.BuildCoverage) error
+	CheckBar(ctx context.Context, number int64, class string) error
 	SetComment(ctx context.Context, number int64, comment string) (depot.Transaction, error)
 	Remove(ctx context.Context, number int64, who string) (depot.Transaction, error)
 	Purge(ctx context.Context, number int64, who, detail string) (lifecycle.Purged, error)

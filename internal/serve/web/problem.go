@@ -31,6 +31,7 @@ var kinds = map[string]struct {
 	"plan-changed": {http.StatusConflict, "the plan has changed"},
 	"no-policy":    {http.StatusConflict, "no retention policy is set"},
 	"brake":        {http.StatusConflict, "the brake holds the plan"},
+	"below-bar":    {http.StatusConflict, "the coverage of the build is less than the class demands"},
 	"held":         {http.StatusConflict, "the build is held"},
 	"not-in-trash": {http.StatusConflict, "the build is not in the trash"},
 	"changed":      {http.StatusPreconditionFailed, "the resource was changed meanwhile"},

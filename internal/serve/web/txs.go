@@ -24,7 +24,7 @@ type Transactions struct {
 	policies  Policies
 	changes   Changes
 	computing *Gate
-	purged    func(auth.Event) error
+	recorded  func(auth.Event) error
 	now       func() time.Time
 	log       *slog.Logger
 }
@@ -83,6 +83,9 @@ func (a *Transactions) checkChange(r *Request, q *wire.TransactionChange) (until
 	wrong := func(field, why string) error {
 		return BadMember("the change is not valid", field, why)
 	}
+	if q.Class == "" && q.Force {
+		return until, wrong("force", "belongs to a class")
+	}
 	if q.Class == "" && q.Hold == nil && q.Unhold == nil && q.Comment == nil {
 		return until, &Problem{Word: "query", Detail: "the body changes nothing; expected are class, hold, unhold or comment"}
 	}
@@ -132,6 +135,12 @@ func (a *Transactions) Change(r *Request, t depot.Transaction, q *wire.Transacti
 		}
 	}
 	ctx, k := r.Context(), a.changes
+	var below error // the coverage is less than the class demands
+	if q.Class != "" {
+		if below = k.CheckBar(ctx, t.Number, q.Class); below != nil && (!q.Force || !isBelowBar(below)) {
+			return out, RetentionProblem(below)
+		}
+	}
 	// The hold comes first: if the rest fails, the transaction is kept.
 	if q.Hold != nil {
 		h := lifecycle.Hold{
@@ -146,9 +155,17 @@ func (a *Transactions) Change(r *Request, t depot.Transaction, q *wire.Transacti
 		a.log.Info("a hold was placed", "request", r.ID, "by", r.Name, "build", t.Number, "reason", h.Reason)
 	}
 	if q.Class != "" {
-		p, err := k.Promote(ctx, t.Number, q.Class, r.Name)
+		p, err := k.Promote(ctx, t.Number, q.Class, r.Name, q.Force)
 		if err != nil {
 			return out, RetentionProblem(err)
+		}
+		if below != nil {
+			e := auth.ForceEvent(t.Number, t.Product, below.Error())
+			e.By(&r.Identity)
+			e.Remote, e.Agent = r.RemoteAddr, r.UserAgent()
+			if err := a.recorded(e); err != nil {
+				return out, err
+			}
 		}
 		l := display.NewPromoted(p)
 		out.Promoted = &l
@@ -172,6 +189,11 @@ func (a *Transactions) Change(r *Request, t depot.Transaction, q *wire.Transacti
 		a.log.Info("holds were released", "request", r.ID, "by", r.Name, "build", t.Number, "count", len(list))
 	}
 	return out, nil
+}
+
+func isBelowBar(err error) bool {
+	_, ok := errors.AsType[*lifecycle.BelowBarError](err)
+	return ok
 }
 
 // planned returns a problem if the removal of a transaction is not the plan that the client
@@ -220,7 +242,7 @@ func (a *Transactions) Purge(r *Request, t depot.Transaction, plan, reason strin
 		e := auth.PurgeEvent(t.Number, t.Product, reason, display.NewPurged(p).Frees)
 		e.By(&r.Identity)
 		e.Remote, e.Agent = r.RemoteAddr, r.UserAgent()
-		if record := a.purged(e); record != nil {
+		if record := a.recorded(e); record != nil {
 			return p, errors.Join(err, record)
 		}
 	}
@@ -282,6 +304,7 @@ func RetentionProblem(err error) error {
 	}
 	var word string
 	detail := err.Error()
+	bar, below := errors.AsType[*lifecycle.BelowBarError](err)
 	hold, held := errors.AsType[*lifecycle.ErrHeld](err)
 	trash, outside := errors.AsType[*lifecycle.NotInTrashError](err)
 	_, fault := errors.AsType[*retention.Fault](err)
@@ -296,6 +319,8 @@ func RetentionProblem(err error) error {
 		word = wire.ProblemBrake
 	case errors.Is(err, lifecycle.ErrPolicyChanged):
 		return &Problem{Word: wire.ProblemChanged, Detail: "the policy was changed meanwhile; read it again"}
+	case below:
+		word, detail = wire.ProblemBelowBar, bar.Error()
 	case held: // without the path of the index
 		word, detail = wire.ProblemHeld, hold.Error()
 	case outside:

@@ -269,6 +269,9 @@ var answers = map[string]reflect.Type{
 	"Function": reflect.TypeFor[web.Function](), "SourceName": reflect.TypeFor[display.SourceName](), "SourceLinks": reflect.TypeFor[srclink.Links](), "SourceScript": reflect.TypeFor[srclink.Summary](),
 	"SourceExample": reflect.TypeFor[srclink.Resolution](), "SourceMap": reflect.TypeFor[srclink.MapSummary](), "LinkPlace": reflect.TypeFor[srclink.Place](),
 	"PushFlag": reflect.TypeFor[wire.PushFlag](), "PushRefused": reflect.TypeFor[wire.PushRefused](), "Problem": reflect.TypeFor[wire.Problem](),
+	"CoverageAnswer": reflect.TypeFor[wire.CoverageAnswer](), "Coverage": reflect.TypeFor[wire.Coverage](), "CoverageHeld": reflect.TypeFor[wire.CoverageHeld](),
+	"CoverageSources": reflect.TypeFor[wire.CoverageSources](), "CoveredBuild": reflect.TypeFor[wire.CoveredBuild](),
+	"BuildCoverage": reflect.TypeFor[wire.BuildCoverage](), "CoverageGap": reflect.TypeFor[wire.CoverageGap](),
 }
 
 // bodies are the types of bodies of requests, by the names of their schemas.
@@ -277,6 +280,7 @@ var bodies = map[string]reflect.Type{
 	"BuildChange": reflect.TypeFor[wire.TransactionChange](), "HoldSpec": reflect.TypeFor[wire.HoldSpec](),
 	"PlanSpec": reflect.TypeFor[wire.PlanSpec](), "PlanApply": reflect.TypeFor[wire.PlanApply](),
 	"Match": reflect.TypeFor[wire.Match](), "MatchFile": reflect.TypeFor[wire.MatchFile](), "TraceAsk": reflect.TypeFor[wire.TraceAsk](),
+	"CoverageAsk": reflect.TypeFor[wire.CoverageAsk](), "CoverageFile": reflect.TypeFor[wire.CoverageFile](), "CoveragePDB": reflect.TypeFor[wire.CoveragePDB](),
 	"PushSpec": reflect.TypeFor[wire.PushSpec](), "PushCIJob": reflect.TypeFor[wire.PushCIJob](), "PushEntry": reflect.TypeFor[wire.PushEntry](), "PushCommit": reflect.TypeFor[wire.PushCommit](),
 }
 

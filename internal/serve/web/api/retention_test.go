@@ -96,9 +96,11 @@ func (f *fakeRetention) Unhold(_ context.Context, number int64, name string) ([]
 	return nil, f.call("unhold %d %q", number, name)
 }
 
-func (f *fakeRetention) Promote(_ context.Context, number int64, class, who string) (lifecycle.Promotion, error) {
+func (f *fakeRetention) Promote(_ context.Context, number int64, class, who string, _ bool) (lifecycle.Promotion, error) {
 	return lifecycle.Promotion{Number: number, From: "nightly", To: class, Who: who}, f.call("promote %d %s", number, class)
 }
+
+func (f *fakeRetention) CheckBar(context.Context, int64, string) error { return nil }
 
 func (f *fakeRetention) Remove(_ context.Context, number int64, who string) (depot.Transaction, error) {
 	return depot.Transaction{Number: number}, f.call("remove %d by %s", number, who)

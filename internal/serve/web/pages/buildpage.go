@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
+	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -117,6 +118,8 @@ type txView struct {
 	MayChange  bool
 	MayAdmin   bool
 	Classes    []string // to which it can be promoted
+	Bars       bool     // one of them demands a coverage
+	Coverage   *wire.BuildCoverage
 	Now        time.Time
 }
 
@@ -185,7 +188,9 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 	}
 	ctx, k := r.Context(), p.history
 	f := w.frame(r, "Build "+args[0], nil)
-	v := txView{txRow: f.txRow(t), Now: p.now()}
+	cover := lifecycle.CoverageOf(t.Labels)
+	t.Labels = lifecycle.OtherLabels(t.Labels)
+	v := txView{txRow: f.txRow(t), Now: p.now(), Coverage: cover}
 	if v.Holds, err = k.Holds(ctx, t.Number); err != nil {
 		return err
 	}
@@ -224,6 +229,9 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 	if _, err := p.acts.Writable(r, args[0]); err == nil {
 		v.MayChange, v.MayAdmin = true, r.Rights.Admin
 		if v.Classes, err = classes(r.Context(), p.policies); err != nil {
+			return err
+		}
+		if v.Bars, err = demandsCoverage(r.Context(), p.policies); err != nil {
 			return err
 		}
 		v.Classes = slices.DeleteFunc(v.Classes, func(class string) bool { return class == t.Class })
@@ -267,6 +275,15 @@ func classes(ctx context.Context, of web.Policies) ([]string, error) {
 	return list, nil
 }
 
+// demandsCoverage reports whether a class of the retention policy demands a coverage.
+func demandsCoverage(ctx context.Context, of web.Policies) (bool, error) {
+	policy, err := of.Policy(ctx)
+	if err != nil || policy.Policy == nil {
+		return false, err
+	}
+	return slices.ContainsFunc(policy.Policy.Classes, func(c retention.Class) bool { return c.Coverage > 0 }), nil
+}
+
 // actTx answers POST builds/N/WORD: an act on a transaction.
 func (p txPages) actTx(w *reply, r *web.Request, args []string) error {
 	t, err := p.acts.Writable(r, args[0])
@@ -281,7 +298,7 @@ func (p txPages) actTx(w *reply, r *web.Request, args []string) error {
 	var q wire.TransactionChange
 	switch args[1] {
 	case "promote":
-		done, q.Class = "promoted", form.Get("class")
+		done, q.Class, q.Force = "promoted", form.Get("class"), form.Get("force") != ""
 	case "hold":
 		done, q.Hold = "held", &wire.HoldSpec{Reason: form.Get("reason"), Until: form.Get("until")}
 	case "release":

@@ -45,7 +45,7 @@ func New(a *web.Acts) *Pages {
 		catalogPages{a.Catalog, a.InPlace, a.Upstreams}.routes(),
 		txPages{a.Transactions, a.Depot, a.Retention, a.Retention, a.Catalog, a.Computing, a.Now}.routes(),
 		objectPages{a.Catalog, a.SourceLists, a.Symbolication, a.Tracing, a.Makes, a.Now}.routes(),
-		productPages{a.Catalog, a.Depot, a.Retention, a.Retention, plots, a.Forms, a.Computing}.routes(),
+		productPages{a.Catalog, a.Depot, a.Retention, a.Retention, plots, a.Forms, a.Computing, a.Coverage}.routes(),
 		serverPages{a.Missing, a.Files, a.Jobs, a.JobActs, a.Upstreams, a.UpstreamActs, a.Now}.routes(),
 		usagePages{plots, a.InPlace}.routes(),
 		retentionPages{a.Retention, a.Computing, a.Log}.routes(),

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
@@ -21,6 +22,7 @@ type productPages struct {
 	plots     usagePlots
 	forms     *intake.Handler
 	computing *web.Gate
+	coverage  *web.Coverage
 }
 
 func (p productPages) routes() []pageRoute {
@@ -84,8 +86,18 @@ type productView struct {
 	Found        string
 	Compare      bool // there are two versions at least
 	MayRead      bool
-	Publish      string // the page for publishing more files; or ""
+	Covered      []coveredRow // the newest builds that were checked
+	Publish      string       // the page for publishing more files; or ""
 }
+
+// coveredRow is a checked build of a product.
+type coveredRow struct {
+	wire.CoveredBuild
+	Link string
+}
+
+// shownCovered is how many checked builds the page of a product shows.
+const shownCovered = 20
 
 type versionRow struct {
 	catalog.VersionFacts
@@ -140,6 +152,13 @@ func (p productPages) product(w *reply, r *web.Request, _ []string) error {
 	}
 	if err := p.productPlot(r, &v); err != nil {
 		return err
+	}
+	covered, err := p.coverage.Trend(r, name)
+	if err != nil {
+		return err
+	}
+	for _, b := range covered[:min(len(covered), shownCovered)] {
+		v.Covered = append(v.Covered, coveredRow{b, f.To("builds", b.Build)})
 	}
 	if _, err := publisher(r, p.forms); err == nil && r.Principal.Write(name) {
 		v.Publish = f.Ask("publish", "p", name)

@@ -315,7 +315,7 @@ func (s accountPages) audit(w *reply, r *web.Request, _ []string) error {
 	v := &auditView{Who: q.Get("who"), Product: q.Get("product"), File: q.Get("file"), Since: q.Get("since")}
 	v.Action = filter{
 		"What", "action", q.Get("action"),
-		[]option{{"", "everything"}, {auth.ActionRead, "downloads"}, {auth.ActionPurge, "purges"}},
+		[]option{{"", "everything"}, {auth.ActionRead, "downloads"}, {auth.ActionPurge, "purges"}, {auth.ActionForce, "forced promotions"}},
 	}
 	page, err := s.accounts.AuditStep(r, auth.AuditStep{Filter: where, After: after, Limit: limit})
 	if problem := web.AsProblem(err); problem != nil && problem.Word == "not-found" {

@@ -154,7 +154,7 @@ func FilesDepot(t *testing.T, names ...string) *depot.Depot {
 }
 
 // DepotOf opens a depot with files in the product app.
-func DepotOf(t *testing.T, files map[string][]byte) *depot.Depot {
+func DepotOf(t testing.TB, files map[string][]byte) *depot.Depot {
 	t.Helper()
 	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{})
 	if err != nil {
