@@ -221,7 +221,7 @@ func TestStackText(t *testing.T) {
 		{[]string{"--thread", "all", dump}, 0, "\nThread 1 ("},
 		{[]string{"--thread", "x", dump}, 2, "--thread x: expected the number of a thread, crash or all"},
 		{[]string{"--server", "http://127.0.0.1:1", dump}, 2, "--server does not go with --symbols"},
-		{[]string{filepath.Join(dumpFolder, "README.md")}, 3, "not a supported dump"},
+		{[]string{filepath.Join(dumpFolder, "README.md")}, 3, "a supported dump"},
 		{[]string{filepath.Join(dumpFolder, "nothing.dmp")}, 3, "nothing.dmp"},
 		{[]string{dumpFolder}, 3, dumpFolder},
 	} {
@@ -229,6 +229,12 @@ func TestStackText(t *testing.T) {
 		if code != c.code || !strings.Contains(out+errs, c.want) {
 			t.Errorf("stack %q: exit code %d, %s%s; want %d, %q", c.args, code, out, errs, c.code, c.want)
 		}
+	}
+	if code, out, errs := commandtest.Symdepot(t, home, "stack", "--server", "http://127.0.0.1:1", dump); code != 7 || out != "" {
+		t.Errorf("a server that does not answer: exit code %d, %s%s; want 7, and no stack", code, out, errs)
+	}
+	if code, _, errs := commandtest.Symdepot(t, home, "stack", dump); code != 4 {
+		t.Errorf("no depot: exit code %d, %s; want 4", code, errs)
 	}
 }
 

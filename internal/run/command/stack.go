@@ -1,15 +1,15 @@
 package command
 
 import (
-	"context"
 	"errors"
-	"os"
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/importexport"
+	"github.com/symdepot/symdepot/internal/depot/needed"
 	"github.com/symdepot/symdepot/internal/derive/crash"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+	"github.com/symdepot/symdepot/internal/run/client"
 )
 
 type stackCmd struct {
@@ -27,36 +27,33 @@ func (c stackCmd) Run(a *session) error {
 	if err != nil {
 		return term.UsageError("--thread " + c.Thread + ": " + err.Error())
 	}
-	file, err := os.Open(c.Dump)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
 	d, done, err := c.depot(a)
 	if err != nil {
 		return err
 	}
 	defer done()
-	ctx, stop := context.WithCancel(a.Ctx)
-	jobs := make(chan struct{})
-	go func() { defer close(jobs); d.Jobs().Run(ctx) }() // nobody else may be there to do them
-	defer func() { stop(); <-jobs }()
-	ask := depot.SymbolsAsk{Hold: func(ctx context.Context, wait func(context.Context) error) (bool, error) { return false, wait(ctx) }}
-	src := d.Symbols.Source(ask)
-	found, err := crash.Analyze(a.Ctx, func(ctx context.Context, r crash.Resolver) (*crash.Walk, error) {
-		return crash.WalkFile(ctx, file, info.Size(), r)
-	}, src, d.Symbols.Texts(ask), false)
+	found, err := needed.Stacks(a.Ctx, d, c.Dump)
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return term.NewJSONLines(a.Stdout).Write(found)
+	}
+	return crash.Print(a.Stdout, found, show)
+}
+
+// reach returns an error if the server does not answer, or refuses the credentials: to the depot, its files would be
+// missing only.
+func (c stackCmd) reach(a *session) error {
+	p, err := pusher(a.Console, c.Server, c.TokenFile)
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return term.NewJSONLines(a.Stdout).Write(found.Stacks())
+	err = p.Symbolicate(a.Ctx, symbolicate.V5Request(nil), &symbolicate.V5Answer{})
+	if errors.Is(err, client.ErrUnreachable) || errors.Is(err, client.ErrCredentials) {
+		return err
 	}
-	return crash.Print(a.Stdout, found.Stacks(), show)
+	return nil // another server may have files and no such API
 }
 
 // depot opens the depot with the files of the modules. The function closes it.
@@ -66,8 +63,12 @@ func (c stackCmd) depot(a *session) (*depot.Depot, func(), error) {
 	case c.Server != "" && (own || c.Symbols != ""):
 		return nil, nil, term.UsageError("--server does not go with --symbols, --config, --upstream, --from-env and --no-egress")
 	case c.Server != "":
+		if err := c.reach(a); err != nil {
+			return nil, nil, err
+		}
 		return c.emptyDepot(a, opt)
 	case c.Symbols == "":
+		opt.MustExist = true
 		return c.open(a, opt)
 	}
 	d, done, err := temporaryDepot(a, opt)
