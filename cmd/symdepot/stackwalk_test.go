@@ -286,12 +286,15 @@ func TestStackwalk(t *testing.T) {
 				}
 			}
 			var all walkCounts
+			var own ownCounts
 			for _, dump := range dumps {
 				ours := stackwalk(t, walker, dump, "--symbols-url", srv.URL, "--symbols-cache", cache, "--symbols-tmp", tmp)
 				theirs := stackwalk(t, walker, dump, "--symbols-path", store)
 				all.compare(t, dump, ours, theirs)
+				own.compare(t, srv.URL, dump, ours)
 			}
 			t.Logf("TABLE %s: %s", filepath.Base(set), all)
+			t.Logf("TABLE %s: %d of %d frames of the server's walk are equal", filepath.Base(set), own.equal, own.all)
 			if all.worse > 0 || all.distrusted > 0 || all.shorter > 0 {
 				t.Errorf("%d frames are worse, %d found by a worse method, %d stacks shorter, want none", all.worse, all.distrusted, all.shorter)
 			}
@@ -397,19 +400,26 @@ func threadsOf(s *wire.Stacks) (list []peerThread) {
 }
 
 // rustThreads returns the threads that minidump-stackwalk finds; nil if it does not read the dump.
-func rustThreads(t *testing.T, tool, dump, arch, symbols string) (list []peerThread) {
+func rustThreads(t *testing.T, tool, dump, arch, symbols string) []peerThread {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), tool, "--json", "--verbose=error", "--symbols-path", symbols, dump).Output()
 	var w walk
 	if err != nil || json.Unmarshal(out, &w) != nil {
 		return nil
 	}
+	return w.threads(t, arch)
+}
+
+// threads returns the threads with return addresses.
+func (w walk) threads(t *testing.T, arch string) (list []peerThread) {
+	t.Helper()
 	for _, th := range w.Threads {
+		th.Frames = slices.Clone(th.Frames)
 		for i := range th.Frames {
 			f := &th.Frames[i]
 			at, err := strconv.ParseUint(f.Offset, 0, 64)
 			if err != nil {
-				t.Fatalf("%s: offset %q", dump, f.Offset)
+				t.Fatalf("offset %q, want an address", f.Offset)
 			}
 			if i > 0 { // it is inside the call
 				at += map[string]uint64{"arm64": 4, "arm": 2}[arch]
@@ -502,6 +512,35 @@ func breakpadThreads(t *testing.T, tool, dump, symbols string) (list []peerThrea
 	return list
 }
 
+// ownCounts counts the frames of a server's own walk that are equal to those of minidump-stackwalk with the server's symbol files.
+type ownCounts struct{ equal, all int }
+
+func (c *ownCounts) compare(t *testing.T, server, path string, peer walk) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serverStacks(t, server, b)
+	if s == nil {
+		t.Errorf("%s: no stacks, want some", path)
+		return
+	}
+	got, want := threadsOf(s), peer.threads(t, s.System.Arch)
+	if len(got) != len(want) {
+		t.Errorf("%s: %d threads, want %d", path, len(got), len(want))
+		return
+	}
+	for i := range want {
+		same, report := equalFrames(got[i].frames, want[i].frames)
+		n := max(len(got[i].frames), len(want[i].frames))
+		c.equal, c.all = c.equal+same, c.all+n
+		if same < n {
+			t.Logf("%s, thread %d, %s of %s, the server's walk beside minidump-stackwalk's:%s", filepath.Base(path), i, s.System.Arch, s.System.OS, report)
+		}
+	}
+}
+
 // otherStacks are the dumps in which a walker finds other frames, and why. They do not count for the bar of TestStacks.
 var otherStacks = map[string]string{
 	"macos-no-fp.dmp minidump-stackwalk": "takes words that point into the header of a Mach-O file for return addresses, and goes on where x29 is zero",
@@ -544,7 +583,7 @@ func TestStacks(t *testing.T) {
 		peers = append(peers, &peer{name: "Breakpad", threads: func(dump, _ string) []peerThread { return breakpadThreads(t, tool, dump, symbols) }})
 	}
 	if len(peers) == 0 {
-		t.Skip("needs minidump-stackwalk (scripts/oracles builds it) or Breakpad's minidump_stackwalk (scripts/peers builds it)")
+		t.Skip("needs minidump-stackwalk or Breakpad's minidump_stackwalk, which scripts/oracles builds")
 	}
 	for _, path := range dumps {
 		b, err := os.ReadFile(path)
