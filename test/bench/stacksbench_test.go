@@ -313,7 +313,8 @@ func TestBenchFullDump(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := sparse.Header{Name: "full.dmp", Size: info.Size(), Slices: []sparse.Range{{At: 0, Len: 4096}}}
-	sent, rounds := int64(0), 0
+	var sent int64
+	rounds := 0
 	for {
 		rounds++
 		open, _, err := sparse.Message(h, f)
