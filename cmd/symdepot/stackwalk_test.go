@@ -1,19 +1,24 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -281,12 +286,16 @@ func TestStackwalk(t *testing.T) {
 				}
 			}
 			var all walkCounts
+			var own ownCounts
 			for _, dump := range dumps {
 				ours := stackwalk(t, walker, dump, "--symbols-url", srv.URL, "--symbols-cache", cache, "--symbols-tmp", tmp)
 				theirs := stackwalk(t, walker, dump, "--symbols-path", store)
 				all.compare(t, dump, ours, theirs)
+				own.compare(t, srv.URL, dump, ours)
 			}
 			t.Logf("TABLE %s: %s", filepath.Base(set), all)
+			t.Logf("TABLE %s: %d of %d frames of the server's walk are equal, %d of them named by the peer alone", filepath.Base(set), own.equal,
+				own.all, own.guessed)
 			if all.worse > 0 || all.distrusted > 0 || all.shorter > 0 {
 				t.Errorf("%d frames are worse, %d found by a worse method, %d stacks shorter, want none", all.worse, all.distrusted, all.shorter)
 			}
@@ -347,4 +356,342 @@ func TestStackwalkPublic(t *testing.T) {
 	if len(is) != len(was) || named < 2 {
 		t.Errorf("%d frames, want %d; %d with unwind rules, lines and functions in the private file, want 2 at least", len(is), len(was), named)
 	}
+}
+
+// peerThread is a thread of a dump as a stack walker sees it.
+type peerThread struct {
+	writer bool        // of the dump
+	frames []walkFrame // the offset is the address of the instruction, or the return address
+}
+
+// serverStacks asks a server for the stacks of a dump.
+func serverStacks(t *testing.T, server string, dump []byte) *wire.Stacks {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/-/api/v1/stack?name=crash.dmp", bytes.NewReader(dump))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/octet-stream")
+	resp, text := symtest.Do(t, http.DefaultClient.Do, r)
+	if resp.StatusCode != http.StatusOK {
+		t.Logf("the server answers %d: %.200s", resp.StatusCode, text)
+		return nil
+	}
+	s := &wire.Stacks{}
+	if err := json.Unmarshal([]byte(text), s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// threadsOf returns the threads of our answer.
+func threadsOf(s *wire.Stacks) (list []peerThread) {
+	for i := range s.Threads {
+		th := peerThread{writer: len(s.Threads[i].Frames) == 0}
+		for _, f := range s.Threads[i].Frames {
+			w := walkFrame{Trust: f.Trust, Offset: f.Address, Module: f.Module, Function: f.Function, File: f.File, Line: int(f.Line)}
+			for _, in := range f.Inlines {
+				w.Inlines = append(w.Inlines, walkCall{in.Function, in.File, int(in.Line)})
+			}
+			th.frames = append(th.frames, w)
+		}
+		list = append(list, th)
+	}
+	return list
+}
+
+// rustThreads returns the threads that minidump-stackwalk finds; nil if it does not read the dump.
+func rustThreads(t *testing.T, tool, dump, arch, symbols string) []peerThread {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), tool, "--json", "--verbose=error", "--symbols-path", symbols, dump).Output()
+	var w walk
+	if err != nil || json.Unmarshal(out, &w) != nil {
+		return nil
+	}
+	return w.threads(t, arch)
+}
+
+// threads returns the threads with return addresses.
+func (w walk) threads(t *testing.T, arch string) (list []peerThread) {
+	t.Helper()
+	for _, th := range w.Threads {
+		th.Frames = slices.Clone(th.Frames)
+		for i := range th.Frames {
+			f := &th.Frames[i]
+			at, err := strconv.ParseUint(f.Offset, 0, 64)
+			if err != nil {
+				t.Fatalf("offset %q, want an address", f.Offset)
+			}
+			if i > 0 { // it is inside the call
+				at += map[string]uint64{"arm64": 4, "arm": 2}[arch]
+				if arch != "arm64" && arch != "arm" {
+					at++
+				}
+			}
+			f.Offset = fmt.Sprintf("%#x", at)
+		}
+		list = append(list, peerThread{frames: th.Frames})
+	}
+	return list
+}
+
+var (
+	breakpadThread = regexp.MustCompile(`^Thread ([0-9]+)\b`)
+	breakpadFrame  = regexp.MustCompile(`^ ?[0-9]+  (.*)$`)
+	breakpadPlace  = regexp.MustCompile(`^(.*?) \[(.*) : ([0-9]+) \+ 0x[0-9a-f]+\]$`)
+	breakpadPC     = regexp.MustCompile(`\b(?:rip|eip|pc) = 0x([0-9a-f]+)`)
+	breakpadTrust  = map[string]string{
+		"given as instruction pointer in context": "context", "call frame info": "cfi", "previous frame's frame pointer": "frame_pointer",
+		"stack scanning": "scan", "call frame info with scanning": "cfi_scan",
+		// For x64, Breakpad has a name of its own for a return address at the top of the stack, which is the first that a scan finds.
+		"simulating a return from leaf function": "scan",
+	}
+)
+
+// breakpadThreads returns the threads that Breakpad's minidump_stackwalk prints; nil if it does not read the dump.
+func breakpadThreads(t *testing.T, tool, dump, symbols string) (list []peerThread) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), tool, dump, symbols).Output()
+	if err != nil {
+		return nil
+	}
+	threads := map[int]*peerThread{} // the crashed one is printed first
+	var th *peerThread
+	var inlined []walkCall
+	var f *walkFrame
+	for sc := bufio.NewScanner(bytes.NewReader(out)); sc.Scan(); {
+		line := sc.Text()
+		if m := breakpadThread.FindStringSubmatch(line); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			th, f = &peerThread{}, nil
+			threads[n] = th
+			continue
+		}
+		if strings.HasPrefix(line, "Loaded modules:") {
+			break
+		}
+		if th == nil {
+			continue
+		}
+		if m := breakpadFrame.FindStringSubmatch(line); m != nil {
+			th.frames = append(th.frames, walkFrame{})
+			f = &th.frames[len(th.frames)-1]
+			var name string
+			f.Module, name, _ = strings.Cut(m[1], "!")
+			if p := breakpadPlace.FindStringSubmatch(name); p != nil {
+				f.Function, f.File = p[1], p[2]
+				f.Line, _ = strconv.Atoi(p[3])
+			} else if i := strings.LastIndex(name, " + 0x"); i >= 0 {
+				f.Function = name[:i]
+			}
+			continue
+		}
+		if f == nil {
+			continue
+		}
+		if m := breakpadPC.FindStringSubmatch(line); m != nil {
+			at, _ := strconv.ParseUint(m[1], 16, 64)
+			f.Offset = fmt.Sprintf("%#x", at)
+		}
+		_, how, ok := strings.Cut(line, "Found by: ")
+		switch {
+		case !ok:
+		case how == "inline record":
+			inlined = append(inlined, walkCall{f.Function, f.File, f.Line})
+			th.frames, f = th.frames[:len(th.frames)-1], nil
+		default:
+			f.Trust = breakpadTrust[how]
+			if f.Trust == "" {
+				t.Errorf("%s: a frame found by %q, want a known way", dump, how)
+			}
+			f.Inlines, inlined = inlined, nil
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(threads)) {
+		list = append(list, *threads[n])
+	}
+	return list
+}
+
+// ownCounts counts the frames of a server's own walk that are equal to those of minidump-stackwalk with the server's symbol files.
+type ownCounts struct {
+	equal, all int
+	// guessed are those of the equal ones that only minidump-stackwalk names: by the export before, whose size a symbol file does not say.
+	guessed int
+}
+
+// sameButGuess compares frames as sameFrame does, and takes for equal those that the server leaves without a name because no export
+// is so long.
+func sameButGuess(a, b walkFrame) bool {
+	if a.Function == "" && b.File == "" && len(b.Inlines) == 0 {
+		b.Function = ""
+	}
+	return sameFrame(a, b)
+}
+
+func (c *ownCounts) compare(t *testing.T, server, path string, peer walk) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serverStacks(t, server, b)
+	if s == nil {
+		t.Errorf("%s: no stacks, want some", path)
+		return
+	}
+	got, want := threadsOf(s), peer.threads(t, s.System.Arch)
+	if len(got) != len(want) {
+		t.Errorf("%s: %d threads, want %d", path, len(got), len(want))
+		return
+	}
+	for i := range want {
+		exact, _ := equalFrames(got[i].frames, want[i].frames, sameFrame)
+		same, report := equalFrames(got[i].frames, want[i].frames, sameButGuess)
+		n := max(len(got[i].frames), len(want[i].frames))
+		c.equal, c.all, c.guessed = c.equal+same, c.all+n, c.guessed+same-exact
+		if same < n {
+			t.Logf("%s, thread %d, %s of %s, the server's walk beside minidump-stackwalk's:%s", filepath.Base(path), i, s.System.Arch, s.System.OS, report)
+		}
+	}
+}
+
+// otherStacks are the dumps in which a walker finds other frames, and why. They do not count for the bar of TestStacks.
+var otherStacks = map[string]string{
+	"macos-no-fp.dmp minidump-stackwalk": "takes words that point into the header of a Mach-O file for return addresses, and goes on where x29 is zero",
+	"macos-no-fp.dmp Breakpad":           "takes the link register of the innermost frame for a caller, also without unwind rules, and does not scan there",
+	"linux_stacksmash.dmp Breakpad":      "ends where the stack is overwritten; minidump-stackwalk scans it too",
+}
+
+// TestStacks compares the frames that a server finds in the dumps SYMDEPOT_DUMPS/*.dmp with those of minidump-stackwalk
+// and of Breakpad's minidump_stackwalk: addresses, trust, functions, lines and inlined calls. All have the .sym files in
+// SYMDEPOT_DUMPS/symbols, the server in its depot.
+func TestStacks(t *testing.T) {
+	t.Parallel()
+	dir := os.Getenv("SYMDEPOT_DUMPS")
+	if dir == "" {
+		t.Skip("needs minidumps (*.dmp) and a folder symbols with their .sym files (set SYMDEPOT_DUMPS to the folder that has both)")
+	}
+	symbols := filepath.Join(dir, "symbols")
+	depot := filepath.Join(t.TempDir(), "depot")
+	if code, _, errs := commandtest.Symdepot(t, depot, "add", "--product", "app", symbols); code != 0 {
+		t.Fatalf("add: exit code %d, want 0: %s", code, errs)
+	}
+	srv := commandtest.ServeDepot(t, depot)
+	dumps, err := filepath.Glob(filepath.Join(dir, "*.dmp"))
+	if err != nil || len(dumps) == 0 {
+		t.Fatalf("%d dumps, error %v, want some", len(dumps), err)
+	}
+	type peer struct {
+		name           string
+		threads        func(dump, arch string) []peerThread
+		equal, all     int
+		counted, bound int // frames without those of otherStacks: equal, all
+	}
+	var peers []*peer
+	if tool := symtest.Judge(t, "rust/bin/minidump-stackwalk"); tool != "" {
+		peers = append(peers, &peer{name: "minidump-stackwalk", threads: func(dump, arch string) []peerThread {
+			return rustThreads(t, tool, dump, arch, symbols)
+		}})
+	}
+	if tool := symtest.Judge(t, "minidump_stackwalk"); tool != "" {
+		peers = append(peers, &peer{name: "Breakpad", threads: func(dump, _ string) []peerThread { return breakpadThreads(t, tool, dump, symbols) }})
+	}
+	if len(peers) == 0 {
+		t.Skip("needs minidump-stackwalk or Breakpad's minidump_stackwalk, which scripts/oracles builds")
+	}
+	for _, path := range dumps {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := serverStacks(t, srv.URL, b)
+		for _, p := range peers {
+			arch := ""
+			if s != nil {
+				arch = s.System.Arch
+			}
+			want := p.threads(path, arch)
+			if s == nil || want == nil {
+				t.Logf("%s: read by us: %v, by %s: %v", filepath.Base(path), s != nil, p.name, want != nil)
+				continue
+			}
+			got := threadsOf(s)
+			if len(got) > len(want) { // Breakpad leaves out the thread that wrote the dump
+				got = slices.DeleteFunc(got, func(th peerThread) bool { return th.writer })
+			}
+			if len(got) != len(want) {
+				t.Errorf("%s: %d threads, want those of %s: %d", filepath.Base(path), len(got), p.name, len(want))
+				continue
+			}
+			for i := range want {
+				if len(want[i].frames) == 0 {
+					continue // the thread that wrote the dump
+				}
+				same, report := equalFrames(got[i].frames, want[i].frames, sameFrame)
+				n := max(len(got[i].frames), len(want[i].frames))
+				p.equal, p.all = p.equal+same, p.all+n
+				if otherStacks[filepath.Base(path)+" "+p.name] == "" {
+					p.counted, p.bound = p.counted+same, p.bound+n
+				}
+				if same < n {
+					t.Logf("%s, thread %d, %s of %s, symdepot beside %s:%s", filepath.Base(path), i, arch, s.System.OS, p.name, report)
+				}
+			}
+		}
+	}
+	for _, p := range peers {
+		t.Logf("TABLE %s: %d of %d frames are equal", p.name, p.equal, p.all)
+		if p.bound == 0 || p.counted*100 < p.bound*99 {
+			t.Errorf("%d of %d frames are equal to those of %s, want 99 %%", p.counted, p.bound, p.name)
+		}
+	}
+}
+
+// equalFrames counts the frames that are equal, in order, and shows the others. A frame that one side alone has is one
+// difference.
+func equalFrames(got, want []walkFrame, equal func(a, b walkFrame) bool) (same int, report string) {
+	show := func(side string, i int, f walkFrame) {
+		report += fmt.Sprintf("\n  %s %2d %s %s %s!%s %s:%d", side, i, f.Offset, f.Trust, f.Module, f.Function, f.File, f.Line)
+		for _, in := range f.Inlines {
+			report += fmt.Sprintf(" < %s %s:%d", in.Function, in.File, in.Line)
+		}
+	}
+	// most[i][k] is how many frames of got[i:] and want[k:] are equal in order.
+	most := make([][]int, len(got)+1)
+	for i := range most {
+		most[i] = make([]int, len(want)+1)
+	}
+	for i := len(got) - 1; i >= 0; i-- {
+		for k := len(want) - 1; k >= 0; k-- {
+			most[i][k] = max(most[i+1][k], most[i][k+1])
+			if equal(got[i], want[k]) {
+				most[i][k] = most[i+1][k+1] + 1
+			}
+		}
+	}
+	i, k := 0, 0
+	for i < len(got) || k < len(want) {
+		switch {
+		case i < len(got) && k < len(want) && equal(got[i], want[k]):
+			same, i, k = same+1, i+1, k+1
+		case i < len(got) && (k == len(want) || most[i+1][k] >= most[i][k+1]):
+			show("ours  ", i, got[i])
+			i++
+		default:
+			show("theirs", k, want[k])
+			k++
+		}
+	}
+	return same, report
+}
+
+// sameFrame compares frames. Breakpad prints file names without folders.
+func sameFrame(a, b walkFrame) bool {
+	file := func(x, y string) bool { return x == y || !strings.ContainsAny(y, `/\`) && symfile.BaseName(x) == y }
+	name := func(x, y string) bool { return spelling.Replace(x) == spelling.Replace(y) }
+	return a.Offset == b.Offset && a.Trust == b.Trust && name(a.Function, b.Function) && file(a.File, b.File) && a.Line == b.Line &&
+		slices.EqualFunc(a.Inlines, b.Inlines, func(x, y walkCall) bool {
+			return name(x.Function, y.Function) && file(x.File, y.File) && x.Line == y.Line
+		})
 }

@@ -9,6 +9,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -102,7 +103,9 @@ func (a *Analysis) note(r *resolver) {
 		n, m := &a.answer.Modules[k], &r.modules[i]
 		if !m.asked {
 			a.states[i].unwind = "unused"
-			if a.walk.Kind == KindReport && n.DebugID != "" && n.DebugStatus != "unused" { // its stacks need names only
+			if a.walk.Kind != KindReport {
+				n.UnwindStatus = "unused"
+			} else if n.DebugID != "" && n.DebugStatus != "unused" { // its stacks need names only
 				a.states[i].help = m.help(n, n.DebugStatus)
 			}
 			continue
@@ -135,9 +138,13 @@ func (w *Walk) native(i int) (symbolicate.NativeStacktrace, error) {
 		return symbolicate.NativeStacktrace{}, err
 	}
 	requesting := i == w.Requesting
-	s := symbolicate.NativeStacktrace{ThreadID: t.ID, ThreadName: t.Name, Crashed: &requesting, Registers: text}
+	s := symbolicate.NativeStacktrace{ThreadID: &t.ID, ThreadName: t.Name, Crashed: &requesting, Registers: text}
 	for _, f := range t.Frames {
-		s.Frames = append(s.Frames, symbolicate.NativeFrame{Instruction: symbolicate.Hex(f.PC), Trust: nativeTrust(f.Trust)})
+		frame := symbolicate.NativeFrame{Instruction: symbolicate.Hex(f.PC), Trust: nativeTrust(f.Trust)}
+		if f.Reported != nil {
+			frame.Package = f.Reported.Module
+		}
+		s.Frames = append(s.Frames, frame)
 	}
 	return s, nil
 }
@@ -181,6 +188,13 @@ func (a *Analysis) Native() symbolicate.NativeAnswer {
 	for i := range n.Stacktraces {
 		s := &n.Stacktraces[i]
 		s.Frames = s.Frames[:shown(s.Frames)]
+	}
+	n.Modules = slices.Clone(n.Modules)
+	for i := range n.Modules {
+		n.Modules[i].CodeID = strings.ToLower(n.Modules[i].CodeID)
+	}
+	if w.Kind != KindReport {
+		slices.SortStableFunc(n.Modules, func(a, b symbolicate.NativeModule) int { return cmp.Compare(a.ImageAddr, b.ImageAddr) })
 	}
 	return n
 }

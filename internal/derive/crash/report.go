@@ -33,6 +33,7 @@ type Reported struct {
 	Offset   uint64
 	File     string
 	Line     uint32
+	Module   string // the name of the file, if the report has no image at the address
 }
 
 // readReport returns a crash report of Apple's systems as the walk of a dump: the system has walked the
@@ -126,8 +127,11 @@ func reportFrames(frames []applecrash.Frame, trust stackwalk.Trust) (list []Fram
 		if f.Inlined {
 			continue
 		}
-		list = append(list, Frame{PC: f.Address, Module: f.Image, Trust: trust,
-			Reported: &Reported{Function: f.Symbol, Offset: f.SymbolOffset, File: f.File, Line: f.Line}})
+		said := &Reported{Function: f.Symbol, Offset: f.SymbolOffset, File: f.File, Line: f.Line}
+		if f.Image < 0 {
+			said.Module = f.Module
+		}
+		list = append(list, Frame{PC: f.Address, Module: f.Image, Trust: trust, Reported: said})
 		trust = stackwalk.Prewalked
 	}
 	return list

@@ -34,7 +34,7 @@ type NativeModule struct {
 
 	// Fields of the answer.
 	DebugStatus  string            `json:"debug_status,omitempty"`
-	UnwindStatus string            `json:"unwind_status,omitempty"`
+	UnwindStatus string            `json:"unwind_status,omitempty"` // of the modules of dumps
 	Arch         string            `json:"arch,omitempty"`
 	Features     *NativeFeatures   `json:"features,omitempty"`
 	Candidates   []NativeCandidate `json:"candidates,omitempty"`
@@ -62,8 +62,8 @@ type NativeStacktrace struct {
 	Crashed   *bool           `json:"is_requesting,omitempty"`
 
 	// Of the threads of dumps.
-	ThreadID   uint64 `json:"thread_id,omitempty"`
-	ThreadName string `json:"thread_name,omitempty"`
+	ThreadID   *uint64 `json:"thread_id,omitempty"`
+	ThreadName string  `json:"thread_name,omitempty"`
 }
 
 // NativeFrame is a frame of a request, and of its answer.

@@ -1,6 +1,7 @@
 package symbolicate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -208,7 +209,7 @@ func (m NativeModule) Query() ModuleQuery {
 
 // note records the status of a module.
 func (m *NativeModule) note(used bool, o opened, candidates bool) {
-	m.UnwindStatus = "unused"
+	m.Arch, m.Features = "unknown", &NativeFeatures{}
 	switch {
 	case !used:
 		m.DebugStatus = "unused"
@@ -217,8 +218,8 @@ func (m *NativeModule) note(used bool, o opened, candidates bool) {
 		}
 	case o.Module != nil:
 		m.DebugStatus = "found"
-		m.Arch = o.Arch
-		m.Features = &NativeFeatures{Debug: true, Symbols: true}
+		m.Arch = cmp.Or(o.Arch, m.Arch)
+		m.Features.Debug, m.Features.Symbols = true, !o.IL
 		if candidates && o.From != "" {
 			m.Candidates = []NativeCandidate{{Source: "symdepot", Location: o.From, Download: map[string]string{"status": "ok"}}}
 			for _, what := range o.Missing {
@@ -321,8 +322,8 @@ func (s NativeStacktrace) pointer(arch string) (Hex, bool) {
 
 func (q *NativeRequest) frame(n int, f NativeFrame, s NativeStacktrace, modules []opened) []NativeFrame {
 	f.OriginalIndex = &n
-	if f.AddrMode == "" {
-		f.AddrMode = "abs"
+	if f.AddrMode == "abs" { // which is said by leaving it out
+		f.AddrMode = ""
 	}
 	at, rva, ok := q.moduleAt(f)
 	if !ok {
@@ -356,10 +357,14 @@ func (q *NativeRequest) frame(n int, f NativeFrame, s NativeStacktrace, modules 
 	if !strings.HasPrefix(f.AddrMode, "rel:") {
 		start += m.ImageAddr
 	}
+	f.Instruction -= Hex(rva - lookup)
 	list := make([]NativeFrame, len(a.Frames))
 	for i, l := range a.Frames {
 		g := f
-		g.Status, g.Function, g.Symbol, g.SymAddr = "symbolicated", l.Function, l.Raw, &start
+		g.Status, g.Function, g.Symbol = "symbolicated", l.Function, l.Raw
+		if i == len(a.Frames)-1 { // the function itself, into which the others are inlined
+			g.SymAddr = &start
+		}
 		if g.Symbol == "" {
 			g.Symbol = l.Function
 		}

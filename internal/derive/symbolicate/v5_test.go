@@ -153,10 +153,10 @@ func TestNative(t *testing.T) {
 	got, _ := json.Marshal(a)
 	for _, want := range []string{
 		`"status":"completed"`, `"registers":{"rip":"0xb3e3f7"}`,
-		`{"status":"symbolicated","original_index":0,"instruction_addr":"0xb3e3f7","addr_mode":"abs","package":"C:\\b\\xul.dll","symbol":"?g@@YAXXZ","sym_addr":"0xb3df4d","function":"g","abs_path":"hg:hg.mozilla.org/a","filename":"a","lineno":12}`,
-		`{"status":"symbolicated","original_index":0,"instruction_addr":"0xb3e3f7","addr_mode":"abs","package":"C:\\b\\xul.dll","symbol":"f","sym_addr":"0xb3df4d","function":"f","abs_path":"b.cpp","filename":"b.cpp","lineno":574}`,
-		`"original_index":1,"instruction_addr":"0x11","addr_mode":"rel:0","package":"C:\\b\\xul.dll","symbol":"public","sym_addr":"0x8"`,
-		`{"status":"missing","original_index":2,"instruction_addr":"0x9000005","addr_mode":"abs","package":"/lib/b.so"}`,
+		`{"status":"symbolicated","original_index":0,"instruction_addr":"0xb3e3f7","package":"C:\\b\\xul.dll","symbol":"?g@@YAXXZ","function":"g","abs_path":"hg:hg.mozilla.org/a","filename":"a","lineno":12}`,
+		`{"status":"symbolicated","original_index":0,"instruction_addr":"0xb3e3f7","package":"C:\\b\\xul.dll","symbol":"f","sym_addr":"0xb3df4d","function":"f","abs_path":"b.cpp","filename":"b.cpp","lineno":574}`,
+		`"original_index":1,"instruction_addr":"0x10","addr_mode":"rel:0","package":"C:\\b\\xul.dll","symbol":"public","sym_addr":"0x8"`,
+		`{"status":"missing","original_index":2,"instruction_addr":"0x9000005","package":"/lib/b.so"}`,
 		`"debug_status":"found"`, `"debug_status":"missing"`, `"debug_status":"unsupported"`,
 	} {
 		if !strings.Contains(string(got), want) {
