@@ -29,6 +29,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index/lists"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/nodes"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -246,6 +247,12 @@ const dutyLife = 30 * time.Second
 // before anything is written; see Contents.Commit.
 func (db *DB) Commit(ctx context.Context, tx record.Tx, check func(ctx context.Context, refs []blob.Ref) error) (int64, error) {
 	return db.contents.Commit(ctx, tx, db.Stages, check)
+}
+
+// PackKeys packs some of the keys of objects that came before a time, from where the last call has stopped. No
+// answer changes. It is called until the pass has ended.
+func PackKeys(ctx context.Context, db *DB, before time.Time) (oldkeys.Progress, error) {
+	return oldkeys.Pack(ctx, db.base, before)
 }
 
 // Derived returns what a tool made of a content. A zero Content means that the
