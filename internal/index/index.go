@@ -249,10 +249,10 @@ func (db *DB) Commit(ctx context.Context, tx record.Tx, check func(ctx context.C
 	return db.contents.Commit(ctx, tx, db.Stages, check)
 }
 
-// PackKeys packs some of the keys of objects that came before a time, from where the last call has stopped. No
-// answer changes. It is called until the pass has ended.
-func PackKeys(ctx context.Context, db *DB, before time.Time) (oldkeys.Progress, error) {
-	return oldkeys.Pack(ctx, db.base, before)
+// PackKeys packs keys of objects that came before a time, from where the last call has stopped, for about so long.
+// A pass through all keys begins when the last one ended a day ago. No answer changes.
+func PackKeys(ctx context.Context, db *DB, before time.Time, long time.Duration) error {
+	return oldkeys.PackFor(ctx, db.base, before, long)
 }
 
 // Derived returns what a tool made of a content. A zero Content means that the

@@ -29,8 +29,8 @@ type Key struct {
 	Role   int64
 }
 
-// compare is the order of keys in a block.
-func compare(a, b Key) int {
+// Compare is the order of keys in a block.
+func Compare(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Name, b.Name))
 }
 
@@ -139,6 +139,21 @@ func split(keys []Key) [][]Key {
 	return append(list, keys[from:])
 }
 
+// Block is a row of old_key.
+type Block struct {
+	First string // the id that it begins with
+	Keys  int
+	Body  []byte
+}
+
+// Blocks packs keys that are sorted by id, object and name.
+func Blocks(keys []Key) (list []Block) {
+	for _, some := range split(keys) {
+		list = append(list, Block{some[0].ID, len(some), pack(some)})
+	}
+	return list
+}
+
 // reader reads the fields of a block.
 type reader struct {
 	b   []byte
@@ -220,7 +235,7 @@ func unpack(block []byte) (keys []Key, err error) {
 		keys = append(keys, k)
 		return true
 	})
-	if err == nil && !slices.IsSortedFunc(keys, compare) {
+	if err == nil && !slices.IsSortedFunc(keys, Compare) {
 		err = errBlock
 	}
 	return keys, err

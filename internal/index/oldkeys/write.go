@@ -67,12 +67,11 @@ func save(w *engine.Write, list []*loaded) error {
 		if len(b.keys) == 0 {
 			continue
 		}
-		for i, keys := range split(b.keys) {
-			first := keys[0].ID
+		for i, block := range Blocks(b.keys) {
 			if i == 0 && b.first != "" {
-				first = min(b.first, first)
+				block.First = min(b.first, block.First)
 			}
-			fresh = append(fresh, []any{first, len(keys), pack(keys)})
+			fresh = append(fresh, []any{block.First, block.Keys, block.Body})
 		}
 	}
 	if _, err := w.ExecOver(deleteBlocks, gone); err != nil {
@@ -235,14 +234,17 @@ func Pack(ctx context.Context, db *engine.Database, since time.Time) (p Progress
 	}
 	var asked [][]any
 	next, read := "", 0
-	if err := db.Scans.Each(ctx, true, candidates, []any{position, last, Batch}, func(scan engine.Scan) (bool, error) {
-		k, o, err := candidate(scan)
-		if next = k.ID; o.Finds(k.ID) {
-			asked = append(asked, []any{k.ID, k.Name, k.Object})
-		}
-		read++
-		return true, err
-	}); err != nil {
+	if last > 0 {
+		err = db.Scans.Each(ctx, true, candidates, []any{position, last, Batch}, func(scan engine.Scan) (bool, error) {
+			k, o, err := candidate(scan)
+			if next = k.ID; o.Finds(k.ID) {
+				asked = append(asked, []any{k.ID, k.Name, k.Object})
+			}
+			read++
+			return true, err
+		})
+	}
+	if err != nil {
 		return p, db.Fail(op, err)
 	}
 	p.Ended = read < Batch
@@ -263,15 +265,33 @@ func Pack(ctx context.Context, db *engine.Database, since time.Time) (p Progress
 	return p, err
 }
 
+// passRest is the time between two passes.
+const passRest = 24 * time.Hour
+
+// PackFor calls Pack until the pass has ended, for about so long. If the last pass ended less than a day ago, it does
+// nothing.
+func PackFor(ctx context.Context, db *engine.Database, since time.Time, long time.Duration) error {
+	var rests bool
+	if err := db.Scans.Row(ctx, "SELECT position = '' AND coalesce(finished, 0) > $1 FROM old_keys",
+		[]any{db.Now().Add(-passRest).UnixMilli()}, &rests); err != nil || rests {
+		return db.Fail("pack old keys", err)
+	}
+	for begun := time.Now(); time.Since(begun) < long; {
+		if p, err := Pack(ctx, db, since); err != nil || p.Ended {
+			return err
+		}
+	}
+	return nil
+}
+
 // lastOld returns the highest object that transactions before a time have brought; no object of the filters that the
 // index stores has a lower number, so that who reads them needs no keys of older objects.
 func lastOld(ctx context.Context, db *engine.Database, since time.Time) (last int64, err error) {
-	var tx, filtered sql.NullInt64
-	if err := db.Scans.Row(ctx, "SELECT max(id) FROM tx WHERE id > 0 AND deleted_at IS NULL AND coalesce(arrived, time) < $1",
-		[]any{since.UnixMilli()}, &tx); err != nil || !tx.Valid {
-		return 0, err
-	}
-	if err := db.Scans.Row(ctx, "SELECT coalesce(max(object_id), 0) FROM tx_file WHERE tx_id = $1", []any{tx.Int64}, &last); err != nil {
+	// Objects are numbered as they come. The newest of these transactions may have brought none.
+	var filtered sql.NullInt64
+	if err := db.Scans.Row(ctx, `SELECT coalesce(max(object_id), 0) FROM tx_file WHERE tx_id IN (SELECT id FROM tx
+		WHERE id > 0 AND deleted_at IS NULL AND coalesce(arrived, time) < $1 ORDER BY id DESC LIMIT 20)`,
+		[]any{since.UnixMilli()}, &last); err != nil {
 		return 0, err
 	}
 	err = db.Scans.Row(ctx, "SELECT min(last_object) FROM filter WHERE build <> ''", nil, &filtered)
@@ -301,7 +321,7 @@ func packRows(w *engine.Write, asked [][]any, last int64) (int64, error) {
 	}); err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	slices.SortFunc(rows, func(a, b row) int { return compare(a.key, b.key) })
+	slices.SortFunc(rows, func(a, b row) int { return Compare(a.key, b.key) })
 	ids := make([]string, len(rows))
 	for i, r := range rows {
 		ids[i] = r.key.ID
@@ -343,7 +363,7 @@ func packRows(w *engine.Write, asked [][]any, last int64) (int64, error) {
 	}
 	for _, b := range blocks {
 		if b.changed {
-			slices.SortFunc(b.keys, compare)
+			slices.SortFunc(b.keys, Compare)
 		}
 	}
 	n, err := w.ExecOver(deleteRows, gone)
