@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -283,10 +284,11 @@ func copyCounters(w *engine.Write, ctx context.Context, r engine.Reader) error {
 // copyPacked copies what is known of the packed keys. Packing begins anew.
 func copyPacked(ctx context.Context, w *engine.Write, r engine.Reader) error {
 	var last int64
-	if err := r.Row(ctx, "SELECT last_object FROM old_keys WHERE one = 1", nil, &last); err != nil {
+	var begins sql.NullInt64
+	if err := r.Row(ctx, "SELECT last_object, begins FROM old_keys WHERE one = 1", nil, &last, &begins); err != nil {
 		return err
 	}
-	_, err := w.Exec("UPDATE old_keys SET last_object = $1, position = '' WHERE one = 1", last)
+	_, err := w.Exec("UPDATE old_keys SET last_object = $1, begins = $2, position = '' WHERE one = 1", last, begins)
 	return err
 }
 

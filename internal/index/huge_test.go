@@ -154,7 +154,7 @@ COMMIT; PRAGMA locking_mode = NORMAL; PRAGMA journal_mode = WAL;
 	if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
 		_, err := w.Exec("UPDATE state SET lookups = $1", keys)
 		if err == nil {
-			_, err = w.Exec("UPDATE old_keys SET last_object = $1", objects)
+			_, err = w.Exec("UPDATE old_keys SET last_object = $1, begins = 0", objects)
 		}
 		return err
 	}); err != nil {

@@ -108,6 +108,7 @@ type DB struct {
 	Colds contents.Colds
 
 	base *engine.Database
+	keys oldkeys.Known
 
 	contents contents.Contents
 	placed   bool

@@ -1140,7 +1140,7 @@ func TestQueryPlans(t *testing.T) {
 		"any age":          {from: "a", to: "b", kinds: []symfile.Kind{1, 2}, limit: record.MaxRows},
 	} {
 		for _, scope := range []record.Scope{all, two} {
-			query, args := q.rows(scope)
+			query, args := q.rows(scope, true)
 			rows, err := raw.Query("EXPLAIN QUERY PLAN "+query, args...)
 			if err != nil {
 				t.Fatal(err)

@@ -43,9 +43,9 @@ func hitOf(where string) string {
  ` + withSignature
 }
 
-// rows returns the statement for the keys that are rows, and for the blocks of packed keys in
+// rows returns the statement for the keys that are rows and, if some are packed, for the blocks in
 // which others may be. One statement reads both: between two, a key could change its place.
-func (q *keyQuery) rows(scope record.Scope) (string, []any) {
+func (q *keyQuery) rows(scope record.Scope, packed bool) (string, []any) {
 	arg := func(args *[]any, v any) string {
 		*args = append(*args, v)
 		return "$" + strconv.Itoa(len(*args))
@@ -73,10 +73,13 @@ func (q *keyQuery) rows(scope record.Scope) (string, []any) {
 		cond += " AND o.kind IN (" + strings.Join(numbers, ", ") + ")"
 	}
 	where, args := scope.Where("s.product_id", args)
-	return "SELECT r.*, NULL FROM (SELECT " + record.ObjectColumns + ", " + record.FileColumns + `, l.role` + signature + `, l.id, l.name
+	text := "SELECT " + record.ObjectColumns + ", " + record.FileColumns + ", l.role" + signature + `, l.id, l.name
  FROM lookup l JOIN object o ON o.id = l.object_id` + hitOf(where) + `
- WHERE ` + cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(q.limit) + `) AS r
- UNION ALL SELECT ` + noObject + ", b.body FROM (" + blocks + ") AS b", args
+ WHERE ` + cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(q.limit)
+	if packed {
+		text = "SELECT r.*, NULL FROM (" + text + ") AS r UNION ALL SELECT " + noObject + ", b.body FROM (" + blocks + ") AS b"
+	}
+	return text, args
 }
 
 // keyHit is a hit with the key that found it.
@@ -94,19 +97,41 @@ func (db *DB) keyHits(ctx context.Context, scope record.Scope, q keyQuery) ([]re
 	// For each query with a cancellable context the driver starts a goroutine,
 	// which costs more than the query.
 	ctx = context.WithoutCancel(ctx)
-	var hits []record.Hit
-	text, args := q.rows(scope)
-	read := func(r engine.Reader) error {
+	may := db.keys.May()
+	hits, err := db.keyHitsOf(ctx, scope, &q, may)
+	if err == nil && !may {
+		var still bool
+		if still, err = db.keys.Still(ctx, db.base.Points); err == nil && !still {
+			hits, err = db.keyHitsOf(ctx, scope, &q, true)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(hits, func(a, b record.Hit) int { return cmp.Compare(b.Number, a.Number) })
+	return hits, nil
+}
+
+// keyHitsOf is keyHits without an order. packed says that keys may be packed.
+func (db *DB) keyHitsOf(ctx context.Context, scope record.Scope, q *keyQuery, packed bool) (hits []record.Hit, err error) {
+	text, args := q.rows(scope, packed)
+	err = db.base.Lookup(ctx, func(r engine.Reader) error {
 		hits = nil
 		var found []keyHit
-		var packed []oldkeys.Key
+		var keys []oldkeys.Key
 		if err := r.Each(ctx, scope.Few(), text, args, func(scan engine.Scan) (bool, error) {
 			var h keyHit
 			var block []byte
-			err := record.ScanStored(scan, &h.Stored, &h.Role, &h.Signature, &h.id, &h.name, &block)
+			dest := [5]any{&h.Role, &h.Signature, &h.id, &h.name, &block}
+			if !packed {
+				err := record.ScanStored(scan, &h.Stored, dest[:4]...)
+				hits = addHit(hits, &h.Hit)
+				return true, err
+			}
+			err := record.ScanStored(scan, &h.Stored, dest[:]...)
 			if block != nil {
-				keys, err := oldkeys.In(block, q.from, q.to)
-				packed = append(packed, keys...)
+				some, err := oldkeys.In(block, q.from, q.to)
+				keys = append(keys, some...)
 				return true, err
 			}
 			found = append(found, h)
@@ -114,9 +139,9 @@ func (db *DB) keyHits(ctx context.Context, scope record.Scope, q keyQuery) ([]re
 		}); err != nil {
 			return err
 		}
-		if len(packed) > 0 {
+		if len(keys) > 0 {
 			var err error
-			if found, err = q.packed(ctx, r, scope, packed, found); err != nil {
+			if found, err = q.packed(ctx, r, scope, keys, found); err != nil {
 				return err
 			}
 		}
@@ -124,12 +149,8 @@ func (db *DB) keyHits(ctx context.Context, scope record.Scope, q keyQuery) ([]re
 			hits = addHit(hits, &found[i].Hit)
 		}
 		return nil
-	}
-	if err := db.base.Lookup(ctx, read); err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(hits, func(a, b record.Hit) int { return cmp.Compare(b.Number, a.Number) })
-	return hits, nil
+	})
+	return hits, err
 }
 
 // addHit merges the keys of one object, and its files in one transaction, into one hit.

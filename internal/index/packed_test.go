@@ -30,6 +30,7 @@ import (
 // packAll packs all keys that can be packed, and returns their number.
 func packAll(t testing.TB, db *DB) (n int64) {
 	t.Helper()
+	beginPacking(t, db)
 	for {
 		p, err := oldkeys.Pack(t.Context(), db.base, time.Now().AddDate(100, 0, 0))
 		if err != nil {
@@ -40,6 +41,26 @@ func packAll(t testing.TB, db *DB) (n int64) {
 			return n
 		}
 	}
+}
+
+// beginPacking has the decision to pack keys be an old one.
+func beginPacking(t testing.TB, db *DB) {
+	t.Helper()
+	if err := decided(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if still, err := db.keys.Still(t.Context(), db.base.Points); err != nil {
+		t.Fatal(err)
+	} else if still {
+		db.keys = oldkeys.Known{} // as if a minute had passed
+	}
+}
+
+func decided(ctx context.Context, db *DB) error {
+	return db.base.Update(ctx, "test", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE old_keys SET begins = 0 WHERE begins IS NULL")
+		return err
+	})
 }
 
 // rowsOf returns the number of keys that are rows.
@@ -255,6 +276,7 @@ func testPackStays(t *testing.T) {
 	if err := db.Cached.Put(t.Context(), contents.CachedFile{Source: "s", Name: "c.pdb", Ref: ref(10), Size: 1010, Fetched: c.t, Entries: []record.Entry{pdb(10)}}, nil); err != nil {
 		t.Fatal(err)
 	}
+	beginPacking(t, db)
 	if p, err := oldkeys.Pack(t.Context(), db.base, c.t); err != nil || p.Packed != 0 {
 		t.Errorf("%d keys of a new build were packed, %v, want none", p.Packed, err)
 	}
@@ -295,6 +317,37 @@ func testPackWaits(t *testing.T) {
 	}
 	if n := packAll(t, db); n != 0 {
 		t.Errorf("%d keys were packed, want none", n)
+	}
+}
+
+// TestPackBegins: no key is packed within a minute of the decision, in which other processes learn of it.
+func TestPackBegins(t *testing.T) { onEngines(t, testPackBegins) }
+
+func testPackBegins(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	other := reopen(t, db, c.options())
+	commitTest(t, db, "", pdb(1))
+	c.hours(1)
+	for range 3 {
+		if len(lookupEntry(t, other, all, pdb(1))) != 1 {
+			t.Error("object 1 is not found")
+		}
+		if p, err := oldkeys.Pack(t.Context(), db.base, c.t); err != nil || p.Packed > 0 {
+			t.Errorf("%d keys were packed, %v, want none yet", p.Packed, err)
+		}
+		c.t = c.t.Add(20 * time.Second)
+	}
+	if other.keys = (oldkeys.Known{}); len(lookupEntry(t, other, all, pdb(1))) != 1 || !other.keys.May() {
+		t.Error("the other process does not know of the decision")
+	}
+	if p, err := oldkeys.Pack(t.Context(), db.base, c.t); err != nil || p.Packed != 1 {
+		t.Errorf("%d keys were packed, %v, want 1", p.Packed, err)
+	}
+	for _, db := range []*DB{db, other} {
+		if db.keys = (oldkeys.Known{}); len(lookupEntry(t, db, all, pdb(1))) != 1 {
+			t.Error("a packed key is not found")
+		}
 	}
 }
 
@@ -349,6 +402,9 @@ func childPack(path string, _ int) error {
 		return err
 	}
 	s, err := db.Stats(ctx)
+	if err == nil {
+		err = decided(ctx, db)
+	}
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
@@ -232,3 +234,42 @@ func Some(ctx context.Context, r engine.Reader) (last int64, some bool, err erro
 }
 
 const someText = "SELECT last_object, EXISTS (SELECT 1 FROM old_key) FROM old_keys WHERE one = 1"
+
+// beginRest is the time between the decision to pack keys and the first packed key, and knownLife how long a process
+// may rely on that the decision has not been taken.
+const (
+	beginRest = time.Minute
+	knownLife = 20 * time.Second
+)
+
+// Known is what a process knows of whether an index may have packed keys. Most indexes have none, and pay
+// nothing for it.
+type Known struct {
+	may atomic.Bool
+	no  atomic.Pointer[time.Time] // when there was no decision to pack
+}
+
+// May reports whether keys may be packed, as far as the process knows. What was read without regard to packed keys
+// counts only if Still then confirms that there were none.
+func (k *Known) May() bool { return k.may.Load() }
+
+// Still reports whether no key was packed before the call.
+func (k *Known) Still(ctx context.Context, r engine.Reader) (bool, error) {
+	now := time.Now()
+	if last := k.no.Load(); last != nil && now.Sub(*last) < knownLife {
+		// The time of day goes on while a machine sleeps, unlike that of a process.
+		if day := now.Round(0).Sub(last.Round(0)); day >= 0 && day < knownLife {
+			return true, nil
+		}
+	}
+	var decided bool
+	if err := r.Row(ctx, "SELECT begins IS NOT NULL FROM old_keys WHERE one = 1", nil, &decided); err != nil {
+		return false, err
+	}
+	if decided {
+		k.may.Store(true)
+		return false, nil
+	}
+	k.no.Store(&now)
+	return true, nil
+}

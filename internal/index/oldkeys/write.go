@@ -217,17 +217,35 @@ func candidate(scan engine.Scan) (k Key, o Object, err error) {
 	return k, o, err
 }
 
+// begin decides when the first key is packed, and reports whether that time has come.
+func begin(ctx context.Context, db *engine.Database) (bool, error) {
+	var floor int64
+	var begins sql.NullInt64
+	if err := db.Scans.Row(ctx, "SELECT s.format_floor, o.begins FROM state s CROSS JOIN old_keys o", nil, &floor, &begins); err != nil {
+		return false, err
+	}
+	if floor < 4 || begins.Valid {
+		// With a lower floor a program may come that does not find packed keys.
+		return floor >= 4 && db.Now().UnixMilli() >= begins.Int64, nil
+	}
+	return false, db.Update(ctx, "decide on packing old keys", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE old_keys SET begins = $1 WHERE begins IS NULL", db.Now().Add(beginRest).UnixMilli())
+		return err
+	})
+}
+
 // Pack packs some of the keys of objects that no transaction since a time has brought, from where the
-// last call has stopped. The answers of the index stay the same.
+// last call has stopped. The answers of the index stay the same. The first call only decides that keys
+// will be packed, and those of the next minute wait.
 func Pack(ctx context.Context, db *engine.Database, since time.Time) (p Progress, err error) {
 	const op = "pack old keys"
-	var floor, last int64
-	var position string
-	if err := db.Scans.Row(ctx, "SELECT s.format_floor, o.position FROM state s CROSS JOIN old_keys o", nil, &floor, &position); err != nil {
-		return p, db.Fail(op, err)
+	if begun, err := begin(ctx, db); err != nil || !begun {
+		return Progress{Ended: true}, db.Fail(op, err)
 	}
-	if floor < 4 {
-		return Progress{Ended: true}, nil // a program that does not find packed keys may come
+	var last int64
+	var position string
+	if err := db.Scans.Row(ctx, "SELECT position FROM old_keys", nil, &position); err != nil {
+		return p, db.Fail(op, err)
 	}
 	if last, err = lastOld(ctx, db, since); err != nil {
 		return p, db.Fail(op, err)
@@ -268,12 +286,16 @@ func Pack(ctx context.Context, db *engine.Database, since time.Time) (p Progress
 // passRest is the time between two passes.
 const passRest = 24 * time.Hour
 
-// PackFor calls Pack until the pass has ended, for about so long. If the last pass ended less than a day ago, it does
-// nothing.
+// LeastKeys is the number of keys from which on an index packs old ones. In a smaller one their space matters less
+// than the time of a second statement for each lookup of an old key.
+const LeastKeys = 10_000_000
+
+// PackFor calls Pack until the pass has ended, for about so long. If the last pass ended less than a day ago or the
+// index has few keys, it does nothing.
 func PackFor(ctx context.Context, db *engine.Database, since time.Time, long time.Duration) error {
 	var rests bool
-	if err := db.Scans.Row(ctx, "SELECT position = '' AND coalesce(finished, 0) > $1 FROM old_keys",
-		[]any{db.Now().Add(-passRest).UnixMilli()}, &rests); err != nil || rests {
+	if err := db.Scans.Row(ctx, "SELECT s.lookups < $2 OR o.position = '' AND coalesce(o.finished, 0) > $1 FROM state s CROSS JOIN old_keys o",
+		[]any{db.Now().Add(-passRest).UnixMilli(), LeastKeys}, &rests); err != nil || rests {
 		return db.Fail("pack old keys", err)
 	}
 	for begun := time.Now(); time.Since(begun) < long; {

@@ -12,6 +12,7 @@ CREATE TABLE old_keys (
   one         bigint NOT NULL PRIMARY KEY CHECK (one = 1),
   last_object bigint NOT NULL, -- no packed key is of an object with a higher id
   position    text COLLATE "C" NOT NULL,    -- the id with which the present pass goes on
+  begins      bigint,          -- no key is packed before; null: that has not been decided
   finished    bigint           -- when the last whole pass ended; null before it
 );
 

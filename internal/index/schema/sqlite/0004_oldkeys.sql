@@ -12,6 +12,7 @@ CREATE TABLE old_keys (
   one         INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
   last_object INTEGER NOT NULL, -- no packed key is of an object with a higher id
   position    TEXT NOT NULL,    -- the id with which the present pass goes on
+  begins      INTEGER,          -- no key is packed before; null: that has not been decided
   finished    INTEGER           -- when the last whole pass ended; null before it
 ) STRICT;
 
