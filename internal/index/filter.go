@@ -95,6 +95,8 @@ type bloom struct {
 	late  int64 // counter of older objects that gained keys
 	keys  int64 // number of keys in bits, also of deleted objects
 	some  bool  // there are packed keys
+
+	packed int64 // the highest object that has some
 }
 
 // bitsPerKey with seven probes lets about one missing id in 300 through to a
@@ -115,6 +117,10 @@ func (b *bloom) all() int64 {
 // room makes space for half as many keys again, each with two entries: an id and
 // its GUID.
 func room(keys int64) []uint64 { return make([]uint64, max(1<<10, 3*keys*bitsPerKey/64)) }
+
+// spare is the number of keys that a filter has room for beside its segments: in a large index, a process would
+// need more memory for a quarter than for all that there are.
+func spare(segments int64) int64 { return min(segments/4, max(segments/16, 1_000_000)) }
 
 // NewFilter returns a filter for callers that see all products. It must be
 // refreshed before it answers.
@@ -254,18 +260,14 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 		if !follows {
 			old = nil // writes were undone: ids of objects and numbers come again
 		}
-		packed, some, err := oldkeys.Some(ctx, r)
-		if err != nil {
+		var err error
+		if next.packed, next.some, err = oldkeys.Some(ctx, r); err != nil {
 			return err
 		}
-		next.some = some
 		if build {
 			return f.build(ctx, r, next)
 		}
-		if old != nil && old.last < packed {
-			old = nil // the keys of newer objects are not all rows any more
-		}
-		if old != nil && f.usable(old, floor, keys) {
+		if old != nil && f.usable(old, &next, floor, keys) {
 			if err := f.extend(ctx, r, &next, *old); err != nil {
 				return err
 			}
@@ -279,9 +281,9 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 		}
 		if base, err := loadSegments(ctx, r, f.queries.kind, floor); err != nil {
 			return err
-		} else if base != nil && base.last >= packed && (old == nil || old.base == nil || base.last > old.base.last) {
-			from := bloom{base: base, bits: room(max(keys-base.keys, base.keys/4)), last: base.last, tx: base.tx, late: base.late}
-			if f.usable(&from, floor, keys) {
+		} else if base != nil && (old == nil || old.base == nil || base.last > old.base.last) {
+			from := bloom{base: base, bits: room(max(keys-base.keys, spare(base.keys))), last: base.last, tx: base.tx, late: base.late}
+			if f.usable(&from, &next, floor, keys) {
 				if err := f.extend(ctx, r, &next, from); err != nil {
 					return err
 				}
@@ -293,24 +295,28 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 			}
 		}
 		if f.queries.products {
-			all := keys
-			if err := r.Row(ctx, f.queries.count, nil, &keys); err != nil {
+			if keys, err = f.count(ctx, r, &next, keys); err != nil {
 				return err
-			}
-			if some {
-				keys = max(keys, all) // most objects are seen in one product
 			}
 		}
 		if keys >= f.least {
 			return errBuild
 		}
 		next.base, next.keys, next.bits = nil, 0, room(keys)
-		if err := f.all(ctx, r, some, func(h uint64) error { next.add(h); return nil }, &next.keys); err != nil {
+		if err := f.all(ctx, r, next.some, func(h uint64) error { next.add(h); return nil }, &next.keys); err != nil {
 			return err
 		}
 		f.now.Store(&next)
 		return nil
 	})
+}
+
+// count returns the number of entries for all keys.
+func (f *Filter) count(ctx context.Context, r engine.Reader, next *bloom, keys int64) (n int64, err error) {
+	if err := r.Row(ctx, f.queries.count, nil, &n); err != nil || !next.some {
+		return n, err
+	}
+	return max(n, keys), nil // most objects are seen in one product
 }
 
 // all calls add with the hashes of all keys.
@@ -370,12 +376,14 @@ func (f *Filter) all(ctx context.Context, r engine.Reader, packed bool, add func
 // usable reports whether adding the keys of the objects that are newer than old is
 // enough. Most changes only add objects, whose ids are higher than all existing
 // ones, or delete some. The bits of few deleted objects do no harm.
-func (f *Filter) usable(old *bloom, floor, keys int64) bool {
+//
+// Of the keys of objects that came since, none may be packed: those are not read by object.
+func (f *Filter) usable(old, next *bloom, floor, keys int64) bool {
 	few := f.queries.products || old.all()-keys <= keys/4+1000
 	// While segments are built, a Bloom filter that is too full goes on up to twice
 	// its size.
 	full := old.full() && (keys < f.least || old.keys*bitsPerKey > int64(len(old.bits))*64)
-	return old.late >= floor && !full && few
+	return old.late >= floor && old.last >= next.packed && !full && few
 }
 
 // extend adds the keys of new objects, and those that older ones gained.
@@ -472,7 +480,7 @@ func (f *Filter) build(ctx context.Context, r engine.Reader, next bloom) error {
 	if err := s.build(next.base); err != nil {
 		return err
 	}
-	next.bits = room(next.base.keys / 4)
+	next.bits = room(spare(next.base.keys))
 	f.now.Store(&next)
 	return nil
 }

@@ -18,8 +18,8 @@ import (
 const BlockOf = "SELECT body FROM old_key WHERE first <= $1 ORDER BY first DESC LIMIT 1"
 
 // BlocksFrom is a query of the blocks in which ids from $1 on and before $2 are.
-const BlocksFrom = "SELECT body FROM old_key WHERE first < $2 AND first >= coalesce((SELECT max(first) FROM old_key WHERE first <= $1), '') " +
-	"ORDER BY first"
+const BlocksFrom = "SELECT body FROM old_key WHERE first < $2 " +
+	"AND first >= coalesce((SELECT max(first) FROM old_key WHERE first <= $1), '') ORDER BY first"
 
 // In returns the keys of a block, as one of the queries has returned it, whose ids are from
 // from on and before to; with an empty to those of the id from.

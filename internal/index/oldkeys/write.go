@@ -53,7 +53,8 @@ func load(w *engine.Write, ids []string) (list []*loaded, err error) {
 
 var (
 	deleteBlocks = engine.Over("first text", "DELETE FROM old_key WHERE first IN (SELECT k.first FROM {k})")
-	insertBlocks = engine.Over("first text, keys number, body hash", "INSERT INTO old_key (first, keys, body) SELECT k.first, k.keys, k.body FROM {k}")
+	insertBlocks = engine.Over("first text, keys number, body hash",
+		"INSERT INTO old_key (first, keys, body) SELECT k.first, k.keys, k.body FROM {k}")
 )
 
 // save writes the changed blocks.
