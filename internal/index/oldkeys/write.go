@@ -197,8 +197,8 @@ type Progress struct {
 }
 
 // may selects the keys l of objects o that can be packed: of those up to an object that are in a
-// transaction and were not downloaded.
-const may = `l.object_id <= $2 AND l.form = 0 AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = l.object_id AND s.tx_id > 0)
+// transaction and were not downloaded. The sum keeps a database from the index of objects.
+const may = `l.object_id + 0 <= $2 AND l.form = 0 AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = l.object_id AND s.tx_id > 0)
 	AND NOT EXISTS (SELECT 1 FROM tx_file f WHERE f.object_id = l.object_id AND f.tx_id < 0)`
 
 var (
@@ -307,8 +307,9 @@ func PackFor(ctx context.Context, db *engine.Database, since time.Time, long tim
 	return nil
 }
 
-// lastOld returns the highest object that transactions before a time have brought; no object of the filters that the
-// index stores has a lower number, so that who reads them needs no keys of older objects.
+// lastOld returns the highest object that transactions before a time have brought. It is no higher than that of a filter
+// which the index stores, as long as this keeps few keys from being packed: who reads the filter then needs no keys of
+// older objects. A filter that is far behind is built anew.
 func lastOld(ctx context.Context, db *engine.Database, since time.Time) (last int64, err error) {
 	// Objects are numbered as they come. The newest of these transactions may have brought none.
 	var filtered sql.NullInt64
@@ -317,7 +318,7 @@ func lastOld(ctx context.Context, db *engine.Database, since time.Time) (last in
 		[]any{since.UnixMilli()}, &last); err != nil {
 		return 0, err
 	}
-	err = db.Scans.Row(ctx, "SELECT min(last_object) FROM filter WHERE build <> ''", nil, &filtered)
+	err = db.Scans.Row(ctx, "SELECT min(last_object) FROM filter WHERE build <> '' AND last_object * 10 >= $1 * 9", []any{last}, &filtered)
 	if filtered.Valid {
 		last = min(last, filtered.Int64)
 	}
