@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -234,10 +235,7 @@ func TestBenchHuge(t *testing.T) {
 	if os.Getenv("SYMDEPOT_BENCH") != "huge" {
 		t.Skip("needs SYMDEPOT_BENCH=huge and 40 GB below TMPDIR: run scripts/bench huge")
 	}
-	shell, err := exec.LookPath("sqlite3")
-	if err != nil {
-		t.Skip("needs sqlite3 (apt-get install sqlite3)")
-	}
+	shell := symtest.Tool(t, "sqlite3")
 	keys := 100_000_000
 	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_INDEX_KEYS")); err == nil {
 		keys = n
