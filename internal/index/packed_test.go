@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +50,9 @@ func beginPacking(t testing.TB, db *DB) {
 	t.Helper()
 	if err := decided(t.Context(), db); err != nil {
 		t.Fatal(err)
+	}
+	if db.keys.May() {
+		return
 	}
 	if still, err := db.keys.Still(t.Context(), db.base.Points); err != nil {
 		t.Fatal(err)
@@ -349,6 +354,53 @@ func testPackBegins(t *testing.T) {
 			t.Error("a packed key is not found")
 		}
 	}
+}
+
+// TestLookupWhilePacked: a lookup finds a key at each moment at which it changes its place.
+func TestLookupWhilePacked(t *testing.T) { onEngines(t, testLookupWhilePacked) }
+
+func testLookupWhilePacked(t *testing.T) {
+	db := openTest(t, Options{})
+	var entries []record.Entry
+	var ids []string
+	for n := range 40 {
+		e := figureEntry(2 * n)
+		entries, ids = append(entries, e), append(ids, e.Aliases[0].ID)
+	}
+	commitTest(t, db, "", entries...)
+	beginPacking(t, db)
+	rounds := 30
+	if testing.Short() {
+		rounds = 8
+	}
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	var lookups atomic.Int64
+	for r := range 3 {
+		wg.Go(func() {
+			for i := r; !stop.Load(); i++ {
+				a := entries[i%len(entries)].Aliases[0]
+				hits, err := db.Lookup(t.Context(), all, symfile.Lookup{Name: a.Name, ID: a.ID, Role: a.Role})
+				if err != nil || len(hits) != 1 {
+					t.Errorf("%d hits, %v, want 1", len(hits), err)
+					return
+				}
+				lookups.Add(1)
+			}
+		})
+	}
+	for range rounds {
+		if n := packAll(t, db); n != 80 {
+			t.Errorf("%d keys were packed, want 80", n)
+		}
+		if err := oldkeys.UnpackIDs(t.Context(), db.base, ids); err != nil {
+			t.Error(err)
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	clean(t, db)
+	t.Logf("%d lookups", lookups.Load())
 }
 
 // TestManyOfOneID: the keys of an id that very many objects have are rows still.
