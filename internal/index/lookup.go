@@ -73,10 +73,13 @@ func (q *keyQuery) rows(scope record.Scope, packed bool) (string, []any) {
 		cond += " AND o.kind IN (" + strings.Join(numbers, ", ") + ")"
 	}
 	where, args := scope.Where("s.product_id", args)
-	text := "SELECT " + record.ObjectColumns + ", " + record.FileColumns + ", l.role" + signature + `, l.id, l.name
- FROM lookup l JOIN object o ON o.id = l.object_id` + hitOf(where) + `
- WHERE ` + cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(q.limit)
-	if packed {
+	text := " FROM lookup l JOIN object o ON o.id = l.object_id" + hitOf(where) + " WHERE " + cond + " ORDER BY " + order +
+		" LIMIT " + strconv.Itoa(q.limit)
+	const columns = "SELECT " + record.ObjectColumns + ", " + record.FileColumns + ", l.role" + signature
+	if !packed {
+		text = columns + text
+	} else {
+		text = columns + ", l.id, l.name" + text
 		text = "SELECT r.*, NULL FROM (" + text + ") AS r UNION ALL SELECT " + noObject + ", b.body FROM (" + blocks + ") AS b"
 	}
 	return text, args
@@ -124,7 +127,7 @@ func (db *DB) keyHitsOf(ctx context.Context, scope record.Scope, q *keyQuery, pa
 			var block []byte
 			dest := [5]any{&h.Role, &h.Signature, &h.id, &h.name, &block}
 			if !packed {
-				err := record.ScanStored(scan, &h.Stored, dest[:4]...)
+				err := record.ScanStored(scan, &h.Stored, dest[:2]...)
 				hits = addHit(hits, &h.Hit)
 				return true, err
 			}
