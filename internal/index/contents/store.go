@@ -322,8 +322,27 @@ func (c *Commit) storeObjects(entries []record.Entry, contents map[blob.Ref]int6
 	if _, err := c.ExecOver(newObjects, fresh); err != nil {
 		return nil, err
 	}
-	// Where the packed keys of an object are follows from its columns as they were.
-	var others, moved []oldkeys.Object
+	others, err := c.unpackChanged(entries, keys, known, last)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Many(updateObject, changed); err != nil {
+		return nil, err
+	}
+	return objects, c.storeKeys(entries, objects, others)
+}
+
+// unpackChanged makes the packed keys of known objects that are about to change rows again: where they are follows from
+// the columns as they were. It returns the other known objects, if any key is packed.
+func (c *Commit) unpackChanged(entries []record.Entry, keys []objectKey, known map[objectKey]record.Stored,
+	last map[objectKey]int) (others []oldkeys.Object, err error) {
+	if len(known) == 0 {
+		return nil, nil
+	}
+	if some, err := oldkeys.AnyPacked(c.Write); err != nil || !some {
+		return nil, err
+	}
+	var moved []oldkeys.Object
 	for i, key := range keys {
 		if o, is := known[key]; is && last[key] == i && o.Row() < c.first {
 			if c.unpack || !describes(o, entries[i]) {
@@ -333,13 +352,7 @@ func (c *Commit) storeObjects(entries []record.Entry, contents map[blob.Ref]int6
 			}
 		}
 	}
-	if err := oldkeys.Unpack(c.Write, moved); err != nil {
-		return nil, err
-	}
-	if _, err := c.Many(updateObject, changed); err != nil {
-		return nil, err
-	}
-	return objects, c.storeKeys(entries, objects, others)
+	return others, oldkeys.Unpack(c.Write, moved)
 }
 
 // oldObject returns a stored object as package oldkeys needs it.
