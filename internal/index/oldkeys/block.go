@@ -49,6 +49,9 @@ const (
 	blockBytes = 1900
 	// maxSame is the number of keys of one id that are packed. They are one block.
 	maxSame = 200
+	// maxText is the length in bytes up to which ids and names are packed: it bounds the memory for
+	// a damaged block.
+	maxText = 255
 	// maxBlock limits the keys that a damaged block can claim to have.
 	maxBlock = 1 << 20
 )
@@ -193,8 +196,8 @@ func each(block []byte, fn func(id []byte, k Key) bool) error {
 	id := make([]byte, 0, 64)
 	for range count {
 		shared := r.number(uint64(len(id)))
-		length := r.number(math.MaxInt32)
-		if r.bad {
+		length := r.number(2*maxText + 1)
+		if r.bad || shared+length>>1 > maxText {
 			return errBlock
 		}
 		id = id[:shared]
@@ -212,7 +215,7 @@ func each(block []byte, fn func(id []byte, k Key) bool) error {
 		role := r.number(math.MaxInt64)
 		k := Key{Own: role&1 == 0, Role: int64(role >> 1)}
 		if !k.Own {
-			k.Name = string(r.bytes(r.number(math.MaxInt32)))
+			k.Name = string(r.bytes(r.number(maxText)))
 		}
 		k.Object = int64(r.number(math.MaxInt64))
 		if r.bad || len(id) == 0 {

@@ -211,6 +211,11 @@ var (
 		"DELETE FROM lookup WHERE (id, name, object_id) IN (SELECT k.id, k.name, k.object_id FROM {k})")
 )
 
+// packs reports whether a key of the object can be packed.
+func (o Object) packs(k Key) bool {
+	return len(k.ID) <= maxText && len(k.Name) <= maxText && o.Finds(k.ID)
+}
+
 // candidate reads a row of candidates or stillThose.
 func candidate(scan engine.Scan) (k Key, o Object, err error) {
 	err = scan(&k.ID, &k.Name, &k.Role, &o.ID, &o.Name, &o.CodeID, &o.DebugID, &o.BuildID, &o.InfoAge)
@@ -256,7 +261,7 @@ func Pack(ctx context.Context, db *engine.Database, since time.Time) (p Progress
 	if last > 0 {
 		err = db.Scans.Each(ctx, true, candidates, []any{position, last, Batch}, func(scan engine.Scan) (bool, error) {
 			k, o, err := candidate(scan)
-			if next = k.ID; o.Finds(k.ID) {
+			if next = k.ID; o.packs(k) {
 				asked = append(asked, []any{k.ID, k.Name, k.Object})
 			}
 			read++
@@ -338,7 +343,7 @@ func packRows(w *engine.Write, asked [][]any, last int64) (int64, error) {
 		if k.Name == o.Name {
 			r.key.Name, r.key.Own = "", true
 		}
-		if o.Finds(k.ID) {
+		if o.packs(k) {
 			rows = append(rows, r)
 		}
 		return err
