@@ -162,21 +162,22 @@ var mayImport = map[string][]string{
 	// The index and its packages. Who opens an index imports index, who handles rows the package
 	// that declares them: record for transactions, entries and contents, contents for cached and
 	// cold files, queue for jobs and failures, and so on; engine for the errors of a database.
-	"internal/index":            {"internal/base/fusefilter", "internal/base/glob", "internal/index/contents", "internal/index/engine", "internal/index/lists", "internal/index/misses", "internal/index/nodes", "internal/index/places", "internal/index/queue", "internal/index/record", "internal/index/removals", "internal/index/schema", "internal/index/stages", "internal/index/tokens", "internal/store/blob", "symfile"},
-	"internal/index/contents":   {"internal/base/glob", "internal/index/engine", "internal/index/record", "internal/store/blob", "symfile"},
+	"internal/index":            {"internal/base/fusefilter", "internal/base/glob", "internal/index/contents", "internal/index/engine", "internal/index/lists", "internal/index/misses", "internal/index/nodes", "internal/index/oldkeys", "internal/index/places", "internal/index/queue", "internal/index/record", "internal/index/removals", "internal/index/schema", "internal/index/stages", "internal/index/tokens", "internal/store/blob", "symfile"},
+	"internal/index/contents":   {"internal/base/glob", "internal/index/engine", "internal/index/oldkeys", "internal/index/record", "internal/store/blob", "symfile"},
 	"internal/index/engine":     {"internal/base/address", "internal/base/ctxio", "internal/base/durable"},
 	"internal/index/enginetest": {"internal/index/engine", "internal/index/pgtest", "internal/index/schema"},
 	"internal/index/indextest":  {"internal/index"},
-	"internal/index/lists":      {"internal/index/contents", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/index/removals", "internal/store/blob", "symfile"},
+	"internal/index/lists":      {"internal/index/contents", "internal/index/engine", "internal/index/oldkeys", "internal/index/queue", "internal/index/record", "internal/index/removals", "internal/store/blob", "symfile"},
 	"internal/index/misses":     {"internal/base/glob", "internal/index/engine", "internal/index/record", "symfile"},
 	"internal/index/nodes":      {"internal/index/engine"},
+	"internal/index/oldkeys":    {"internal/index/engine", "symfile"},
 	"internal/index/pgtest":     {"internal/base/symtest"},
 	"internal/index/places":     {"internal/index/engine", "internal/index/record", "internal/store/blob"},
 	"internal/index/queue":      {"internal/index/engine", "internal/index/record", "internal/store/blob"},
 	"internal/index/record":     {"debugid", "internal/index/engine", "internal/store/blob", "symfile"},
-	"internal/index/removals":   {"internal/base/glob", "internal/index/contents", "internal/index/engine", "internal/index/record", "internal/store/blob", "symfile"},
+	"internal/index/removals":   {"internal/base/glob", "internal/index/contents", "internal/index/engine", "internal/index/oldkeys", "internal/index/record", "internal/store/blob", "symfile"},
 	"internal/index/schema":     {},
-	"internal/index/stages":     {"internal/index/contents", "internal/index/engine", "internal/index/record", "internal/index/removals", "internal/store/blob", "symfile"},
+	"internal/index/stages":     {"internal/index/contents", "internal/index/engine", "internal/index/oldkeys", "internal/index/record", "internal/index/removals", "internal/store/blob", "symfile"},
 	"internal/index/tokens":     {"internal/index/engine", "internal/index/record"},
 	"internal/index/watched":    {"internal/base/durable", "internal/index/engine", "internal/index/record"},
 

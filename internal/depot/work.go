@@ -9,6 +9,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/forms"
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/queue"
 )
 
@@ -18,8 +19,11 @@ const (
 	stagesEvery = time.Minute      // between two looks for expired pushes
 	// retentionEvery is the time between two looks at the schedule of the policy.
 	retentionEvery = time.Minute
-	wantedLife     = 180 * 24 * time.Hour
-	jobLife        = 30 * 24 * time.Hour // of jobs that have ended
+	// packFor is how long old keys are packed between two looks at the rest, and oldKeys their age.
+	packFor    = 2 * time.Second
+	oldKeys    = 30 * 24 * time.Hour
+	wantedLife = 180 * 24 * time.Hour
+	jobLife    = 30 * 24 * time.Hour // of jobs that have ended
 )
 
 // Work does the background work of a depot until ctx ends: it makes derived
@@ -79,6 +83,11 @@ func (d *Depot) tidy(ctx context.Context) {
 	}
 	if err := d.Nodes.Do(ctx, "retention", retentionEvery*3/4, d.Retention.Scheduled); isFault(ctx, err) {
 		d.log.Error("cannot apply the retention policy", "error", err)
+	}
+	if err := d.Nodes.Do(ctx, "pack", tidyEvery*3/4, func(ctx context.Context) error {
+		return index.PackKeys(ctx, d.db, d.now().Add(-oldKeys), packFor)
+	}); isFault(ctx, err) {
+		d.log.Warn("cannot pack old keys", "error", err)
 	}
 	if now := d.now(); now.Sub(d.swept) > sweepEvery {
 		d.swept = now

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 )
 
 // maxProblems limits the rows that Check reports per kind of fault.
@@ -15,7 +16,6 @@ const maxProblems = 20
 // faults are the checks of Check: each query returns the ids of the faulty rows.
 var faults = []struct{ what, query string }{
 	{"object %s has no content", "SELECT o.id FROM object o LEFT JOIN content c ON c.id = o.content_id WHERE c.id IS NULL"},
-	{"object %s has no key", "SELECT o.id FROM object o WHERE NOT EXISTS (SELECT 1 FROM lookup l WHERE l.object_id = o.id)"},
 	{"key %s belongs to no object", "SELECT l.id || ' of ' || l.name FROM lookup l LEFT JOIN object o ON o.id = l.object_id " +
 		"WHERE o.id IS NULL"},
 	{"a file of build %s has no object", "SELECT f.tx_id FROM tx_file f LEFT JOIN object o ON o.id = f.object_id WHERE o.id IS NULL"},
@@ -41,7 +41,10 @@ var faults = []struct{ what, query string }{
 	{"the counters are wrong: %s",
 		`SELECT 'contents ' || contents || ', bytes ' || bytes || ', objects ' || objects || ', keys ' || lookups FROM state
 		WHERE contents <> (SELECT count(*) FROM content) OR bytes <> (SELECT coalesce(sum(size), 0) FROM content)
-		OR objects <> (SELECT count(*) FROM object) OR lookups <> (SELECT count(*) FROM lookup)`},
+		OR objects <> (SELECT count(*) FROM object)
+		OR lookups <> (SELECT count(*) FROM lookup) + (SELECT coalesce(sum(keys), 0) FROM old_key)`},
+	{"a packed key is of object %s, which is newer than those that may have some",
+		"SELECT last_object FROM old_keys WHERE last_object > (SELECT last_object FROM state)"},
 	{"the cached files of upstream %s differ in number or size from its counters", `SELECT t.source FROM tx t
 		LEFT JOIN (SELECT c.tx_id, count(*) AS files, sum(k.size) AS bytes FROM cached c JOIN content k ON k.id = c.content_id
 		GROUP BY c.tx_id) n ON n.tx_id = t.id
@@ -113,7 +116,79 @@ func (db *DB) check(ctx context.Context) (problems []string, err error) {
 				add(f.what, row)
 			}
 		}
-		return nil
+		return checkKeys(ctx, r, add)
 	})
 	return problems, err
+}
+
+// checkKeys checks that each object has a key, as a row or packed, and that each packed key is of an object from
+// which it is found.
+func checkKeys(ctx context.Context, r engine.Reader, add func(format string, v ...any)) error {
+	var with []uint64 // a bit for each object that has a packed key: there may be very many
+	has := func(id int64) bool { return id>>6 < int64(len(with)) && with[id>>6]>>(id&63)&1 == 1 }
+	var last oldkeys.Key
+	faults := 0
+	fault := func(format string, v ...any) {
+		if faults++; faults <= maxProblems {
+			add(format, v...)
+		} else if faults == maxProblems+1 {
+			add("and more of the same kind")
+		}
+	}
+	for first, more := "", true; more; {
+		more = false
+		var keys []oldkeys.Key
+		if err := r.Each(ctx, true, oldkeys.Page, []any{first}, func(scan engine.Scan) (bool, error) {
+			name, some, err := oldkeys.ScanPage(scan)
+			first, more, keys = name, true, append(keys, some...)
+			return true, err
+		}); oldkeys.IsDamaged(err) {
+			fault("%v", err)
+			return nil
+		} else if err != nil {
+			return err
+		}
+		ids := make([]int64, len(keys))
+		for i, k := range keys {
+			ids[i] = k.Object
+		}
+		objects := make(map[int64]oldkeys.Object, len(ids))
+		for _, cond := range oldkeys.Among("o.id", ids) {
+			if err := r.Each(ctx, false, "SELECT "+oldkeys.ObjectColumns+" FROM object o WHERE "+cond, nil, func(scan engine.Scan) (bool, error) {
+				o, err := oldkeys.ScanObject(scan)
+				objects[o.ID] = o
+				return true, err
+			}); err != nil {
+				return err
+			}
+		}
+		for _, k := range keys {
+			o, is := objects[k.Object]
+			switch {
+			case k.ID < last.ID:
+				fault("packed key %s is not in its place", k.ID)
+			case !is:
+				fault("packed key %s belongs to no object", k.ID)
+			case !o.Finds(k.ID):
+				fault("packed key %s of object %d does not follow from it", k.ID, o.ID)
+			}
+			last = k
+			for is && o.ID>>6 >= int64(len(with)) {
+				with = append(with, 0)
+			}
+			if is {
+				with[o.ID>>6] |= 1 << (o.ID & 63)
+			}
+		}
+	}
+	faults = 0
+	return r.Each(ctx, false, "SELECT o.id FROM object o WHERE NOT EXISTS (SELECT 1 FROM lookup l WHERE l.object_id = o.id)", nil,
+		func(scan engine.Scan) (bool, error) {
+			var id int64
+			err := scan(&id)
+			if !has(id) {
+				fault("object %d has no key", id)
+			}
+			return true, err
+		})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -62,6 +63,7 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []record.Entry)
 	}
 	missing := map[int]bool{}
 	var keys []confirmKey
+	var absent []int
 	flush := func() error {
 		list, err := json.Marshal(keys)
 		if err != nil {
@@ -71,7 +73,7 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []record.Entry)
 		return db.base.Points.Each(ctx, true, unfoundText, []any{string(list), number}, func(scan engine.Scan) (bool, error) {
 			var n int
 			err := scan(&n)
-			missing[n] = true
+			absent = append(absent, n)
 			return true, err
 		})
 	}
@@ -89,10 +91,63 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []record.Entry)
 			}
 		}
 	}
+	// The keys of an object that was known long before may be packed.
+	for _, n := range absent {
+		found, err := db.packedFind(ctx, number, &entries[n])
+		if err != nil {
+			return nil, db.base.Fail("confirm a build", err)
+		}
+		if !found {
+			missing[n] = true
+		}
+	}
 	list := make([]int, 0, len(missing))
 	for i := range missing {
 		list = append(list, i)
 	}
 	slices.Sort(list)
 	return list, nil
+}
+
+// packedOf is the condition of unfound for an object with packed keys.
+const packedOf = `SELECT o.name_fold, EXISTS (SELECT 1 FROM content c WHERE c.id = o.content_id AND c.sha256 = $3) AND o.kind = $4
+	AND EXISTS (SELECT 1 FROM seen v WHERE v.object_id = o.id AND v.product_id = (SELECT product_id FROM tx WHERE id = $2))
+	AND (SELECT 1 FROM tx_file f WHERE f.object_id = o.id AND f.tx_id + 0 = $2 LIMIT 1) IS NOT NULL FROM object o WHERE o.id = $1`
+
+// packedFind reports whether all keys of an entry find it in the product of a transaction, some of them packed.
+func (db *DB) packedFind(ctx context.Context, number int64, e *record.Entry) (bool, error) {
+	for _, a := range e.Aliases {
+		id, name := symfile.Fold(a.ID), symfile.Fold(a.Name)
+		keys, err := oldkeys.Of(ctx, db.base.Points, id)
+		if err != nil {
+			return false, err
+		}
+		found := false
+		for _, k := range keys {
+			var own string
+			var is bool
+			err := db.base.Points.Row(ctx, packedOf, []any{k.Object, number, e.Ref[:], e.Object.Kind}, &own, &is)
+			if err != nil && !errors.Is(err, sql.ErrNoRows) {
+				return false, err
+			}
+			found = found || is && symfile.Role(k.Role)&a.Role == a.Role && (k.Own && own == name || !k.Own && k.Name == name)
+		}
+		if !found {
+			list, err := json.Marshal([]confirmKey{{0, id, name, int(a.Role), hex.EncodeToString(e.Ref[:]), int(e.Object.Kind)}})
+			if err != nil {
+				return false, err
+			}
+			found = true
+			if err := db.base.Points.Each(ctx, true, unfoundText, []any{string(list), number}, func(engine.Scan) (bool, error) {
+				found = false
+				return false, nil
+			}); err != nil {
+				return false, err
+			}
+		}
+		if !found {
+			return false, nil
+		}
+	}
+	return true, nil
 }

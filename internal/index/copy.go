@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,7 @@ var copied = []struct{ name, columns, key string }{
 	{"object", "id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags, " +
 		"version, hash, arch, features, debug_size", "id"},
 	{"lookup", "id, name, object_id, role, form", "id, name, object_id"},
+	{"old_key", "first, keys, body", "first"},
 	{"tx_file", "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime", "object_id, tx_id, seq"},
 	{"seen", "object_id, product_id, tx_id", "object_id, product_id"},
 	{"derived", "source_id, tool, tool_version, content_id, added, note", "source_id, tool, tool_version"},
@@ -135,6 +137,9 @@ func copyFrom(w *engine.Write, ctx context.Context, r engine.Reader, depot strin
 	if err := copyCounters(w, ctx, r); err != nil {
 		return err
 	}
+	if err := copyPacked(ctx, w, r); err != nil {
+		return err
+	}
 	if err := copyPaused(ctx, w, r); err != nil {
 		return err
 	}
@@ -184,6 +189,9 @@ func (cs Copies) Undo(ctx context.Context, d time.Duration) error {
 			return err
 		}
 		if _, err := w.Exec("UPDATE cooling SET paused = 0"); err != nil {
+			return err
+		}
+		if _, err := w.Exec("UPDATE old_keys SET last_object = 0, position = ''"); err != nil {
 			return err
 		}
 		_, err := w.Exec("UPDATE identity SET copied_from = NULL, copied_generation = NULL")
@@ -273,6 +281,17 @@ func copyCounters(w *engine.Write, ctx context.Context, r engine.Reader) error {
 		}
 	}
 	return nil
+}
+
+// copyPacked copies what is known of the packed keys. Packing begins anew.
+func copyPacked(ctx context.Context, w *engine.Write, r engine.Reader) error {
+	var last int64
+	var begins sql.NullInt64
+	if err := r.Row(ctx, "SELECT last_object, begins FROM old_keys WHERE one = 1", nil, &last, &begins); err != nil {
+		return err
+	}
+	_, err := w.Exec("UPDATE old_keys SET last_object = $1, begins = $2, position = '' WHERE one = 1", last, begins)
+	return err
 }
 
 // copyPaused copies whether cooling is paused. How far it has come is not copied.

@@ -139,6 +139,54 @@ func benchEngines(t *testing.T, keys, rounds, lookups int) {
 		middle(list[1], p99)/middle(list[0], p99), middle(list[1], rate)/middle(list[0], rate))
 }
 
+// TestBenchPacked measures what keys take as rows and packed, in both engines, and how fast they are packed: by
+// default 300,000 keys (SYMDEPOT_INDEX_KEYS).
+func TestBenchPacked(t *testing.T) {
+	needBench(t)
+	keys := 300_000
+	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_INDEX_KEYS")); err == nil {
+		keys = n
+	}
+	server := pgtest.New(t)
+	for name, where := range map[string]string{"SQLite": filepath.Join(t.TempDir(), "index.db"), "PostgreSQL": server.Database(t)} {
+		build(t, where, keys)
+		db, err := Open(t.Context(), where, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		size := func() float64 {
+			if name == "PostgreSQL" {
+				if _, err := rawConn(t, where).Exec(t.Context(), "VACUUM FULL"); err != nil {
+					t.Fatal(err)
+				}
+				return float64(server.Size(t, where)) / float64(keys)
+			}
+			raw := rawFile(t, db)
+			defer raw.Close()
+			if _, err := raw.Exec("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+				t.Fatal(err)
+			}
+			fi, err := os.Stat(where)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return float64(fi.Size()) / float64(keys)
+		}
+		rows := size()
+		begun := time.Now()
+		n := packAll(t, db)
+		took := time.Since(begun)
+		packed := size()
+		var bytes int64
+		if err := db.base.Points.Row(t.Context(), "SELECT sum(length(body)) FROM old_key", nil, &bytes); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%-10s %d keys: %.0f bytes each as rows, %.0f packed (%.1f in the blocks); %d packed in %v (%.0f/s)", name, keys, rows, packed,
+			float64(bytes)/float64(n), n, took.Round(time.Millisecond), float64(n)/took.Seconds())
+	}
+}
+
 // TestBenchSeen measures how long a commit takes to be known to three nodes, and how
 // long until it returns.
 func TestBenchSeen(t *testing.T) {

@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 )
 
@@ -49,6 +51,10 @@ type filterQueries struct {
 	products        bool
 	count           string // number of rows that all returns
 	newTransactions string // keys of objects up to $1 in transactions above $2
+
+	// The same for packed keys: the product and the columns of oldkeys.ObjectColumns.
+	packedLate            string
+	packedNewTransactions string
 }
 
 var allProducts = &filterQueries{
@@ -56,6 +62,7 @@ var allProducts = &filterQueries{
 	all:        "SELECT '', id FROM lookup",
 	newObjects: "SELECT '', l.id FROM lookup l WHERE l.object_id > $1",
 	late:       "SELECT '', l.id FROM late_object k JOIN lookup l ON l.object_id = k.object_id WHERE k.no > $1",
+	packedLate: "SELECT DISTINCT " + oldkeys.ObjectColumns + ", '' FROM late_object k JOIN object o ON o.id = k.object_id WHERE k.no > $1",
 }
 
 var eachProduct = &filterQueries{
@@ -69,6 +76,10 @@ var eachProduct = &filterQueries{
 		"JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id WHERE k.no > $1",
 	newTransactions: `SELECT p.name, l.id FROM tx t JOIN product p ON p.id = t.product_id JOIN tx_file f ON f.tx_id = t.id
 		JOIN lookup l ON l.object_id = f.object_id WHERE t.id > $2 AND f.object_id + 0 <= $1`,
+	packedLate: "SELECT DISTINCT " + oldkeys.ObjectColumns + ", p.name FROM late_object k JOIN object o ON o.id = k.object_id " +
+		"JOIN seen s ON s.object_id = o.id JOIN product p ON p.id = s.product_id WHERE k.no > $1",
+	packedNewTransactions: "SELECT DISTINCT " + oldkeys.ObjectColumns + `, p.name FROM tx t JOIN product p ON p.id = t.product_id
+		JOIN tx_file f ON f.tx_id = t.id JOIN object o ON o.id = f.object_id WHERE t.id > $2 AND f.object_id + 0 <= $1`,
 }
 
 // bloom is a filter for one state: the keys of base, and in bits those that have
@@ -83,6 +94,9 @@ type bloom struct {
 	tx    int64 // newest transaction whose keys are included
 	late  int64 // counter of older objects that gained keys
 	keys  int64 // number of keys in bits, also of deleted objects
+	some  bool  // there are packed keys
+
+	packed int64 // the highest object that has some
 }
 
 // bitsPerKey with seven probes lets about one missing id in 300 through to a
@@ -103,6 +117,10 @@ func (b *bloom) all() int64 {
 // room makes space for half as many keys again, each with two entries: an id and
 // its GUID.
 func room(keys int64) []uint64 { return make([]uint64, max(1<<10, 3*keys*bitsPerKey/64)) }
+
+// spare is the number of keys that a filter has room for beside its segments: in a large index, a process would
+// need more memory for a quarter than for all that there are.
+func spare(segments int64) int64 { return min(segments/4, max(segments/16, 1_000_000)) }
 
 // NewFilter returns a filter for callers that see all products. It must be
 // refreshed before it answers.
@@ -242,10 +260,14 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 		if !follows {
 			old = nil // writes were undone: ids of objects and numbers come again
 		}
+		var err error
+		if next.packed, next.some, err = oldkeys.Some(ctx, r); err != nil {
+			return err
+		}
 		if build {
 			return f.build(ctx, r, next)
 		}
-		if old != nil && f.usable(old, floor, keys) {
+		if old != nil && f.usable(old, &next, floor, keys) {
 			if err := f.extend(ctx, r, &next, *old); err != nil {
 				return err
 			}
@@ -260,8 +282,8 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 		if base, err := loadSegments(ctx, r, f.queries.kind, floor); err != nil {
 			return err
 		} else if base != nil && (old == nil || old.base == nil || base.last > old.base.last) {
-			from := bloom{base: base, bits: room(max(keys-base.keys, base.keys/4)), last: base.last, tx: base.tx, late: base.late}
-			if f.usable(&from, floor, keys) {
+			from := bloom{base: base, bits: room(max(keys-base.keys, spare(base.keys))), last: base.last, tx: base.tx, late: base.late}
+			if f.usable(&from, &next, floor, keys) {
 				if err := f.extend(ctx, r, &next, from); err != nil {
 					return err
 				}
@@ -273,7 +295,7 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 			}
 		}
 		if f.queries.products {
-			if err := r.Row(ctx, f.queries.count, nil, &keys); err != nil {
+			if keys, err = f.count(ctx, r, &next, keys); err != nil {
 				return err
 			}
 		}
@@ -281,7 +303,7 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 			return errBuild
 		}
 		next.base, next.keys, next.bits = nil, 0, room(keys)
-		if err := f.each(ctx, r, f.queries.all, nil, func(h uint64) error { next.add(h); return nil }, &next.keys); err != nil {
+		if err := f.all(ctx, r, next.some, func(h uint64) error { next.add(h); return nil }, &next.keys); err != nil {
 			return err
 		}
 		f.now.Store(&next)
@@ -289,15 +311,79 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 	})
 }
 
+// count returns the number of entries for all keys.
+func (f *Filter) count(ctx context.Context, r engine.Reader, next *bloom, keys int64) (n int64, err error) {
+	if err := r.Row(ctx, f.queries.count, nil, &n); err != nil || !next.some {
+		return n, err
+	}
+	return max(n, keys), nil // most objects are seen in one product
+}
+
+// all calls add with the hashes of all keys.
+func (f *Filter) all(ctx context.Context, r engine.Reader, packed bool, add func(h uint64) error, keys *int64) error {
+	if err := f.each(ctx, r, f.queries.all, nil, add, keys); err != nil || !packed {
+		return err
+	}
+	if !f.queries.products {
+		return oldkeys.All(ctx, r, func(k oldkeys.Key) error { return f.add("", k.ID, add, keys) })
+	}
+	var some []oldkeys.Key
+	flush := func() error {
+		objects := make([]int64, len(some))
+		for i, k := range some {
+			objects[i] = k.Object
+		}
+		products := make(map[int64][]string)
+		for _, cond := range oldkeys.Among("s.object_id", objects) {
+			if err := r.Each(ctx, false, "SELECT s.object_id, p.name FROM seen s JOIN product p ON p.id = s.product_id WHERE "+cond, nil,
+				func(scan engine.Scan) (bool, error) {
+					var object int64
+					var name string
+					err := scan(&object, &name)
+					products[object] = append(products[object], name)
+					return true, err
+				}); err != nil {
+				return err
+			}
+		}
+		for _, k := range some {
+			for _, name := range slices.Compact(products[k.Object]) {
+				if err := f.add(name, k.ID, add, keys); err != nil {
+					return err
+				}
+			}
+		}
+		some = some[:0]
+		return nil
+	}
+	// On the connection of a snapshot one statement runs at a time.
+	for from, more := "", true; more; {
+		more = false
+		if err := r.Each(ctx, true, oldkeys.Page, []any{from}, func(scan engine.Scan) (bool, error) {
+			first, keys, err := oldkeys.ScanPage(scan)
+			from, more, some = first, true, append(some, keys...)
+			return true, err
+		}); err != nil {
+			return err
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // usable reports whether adding the keys of the objects that are newer than old is
 // enough. Most changes only add objects, whose ids are higher than all existing
 // ones, or delete some. The bits of few deleted objects do no harm.
-func (f *Filter) usable(old *bloom, floor, keys int64) bool {
+//
+// Of the keys of objects that came since, none may be packed: those are not read by object.
+func (f *Filter) usable(old, next *bloom, floor, keys int64) bool {
 	few := f.queries.products || old.all()-keys <= keys/4+1000
 	// While segments are built, a Bloom filter that is too full goes on up to twice
 	// its size.
 	full := old.full() && (keys < f.least || old.keys*bitsPerKey > int64(len(old.bits))*64)
-	return old.late >= floor && !full && few
+	return old.late >= floor && old.last >= next.packed && !full && few
 }
 
 // extend adds the keys of new objects, and those that older ones gained.
@@ -311,11 +397,50 @@ func (f *Filter) extend(ctx context.Context, r engine.Reader, next *bloom, old b
 		if err := f.each(ctx, r, f.queries.late, []any{old.late}, add, &next.keys); err != nil {
 			return err
 		}
+		if err := f.packed(ctx, r, next, f.queries.packedLate, []any{old.late}, add); err != nil {
+			return err
+		}
 	}
 	if !f.queries.products {
 		return nil
 	}
-	return f.each(ctx, r, f.queries.newTransactions, []any{old.last, old.tx}, add, &next.keys)
+	if err := f.each(ctx, r, f.queries.newTransactions, []any{old.last, old.tx}, add, &next.keys); err != nil {
+		return err
+	}
+	return f.packed(ctx, r, next, f.queries.packedNewTransactions, []any{old.last, old.tx}, add)
+}
+
+// packed calls add with the hashes of the packed keys of the objects that a query returns.
+func (f *Filter) packed(ctx context.Context, r engine.Reader, next *bloom, query string, args []any, add func(h uint64) error) error {
+	if !next.some {
+		return nil
+	}
+	type seen struct {
+		oldkeys.Object
+		product string
+	}
+	var list []seen
+	if err := r.Each(ctx, false, query, args, func(scan engine.Scan) (bool, error) {
+		var s seen
+		var err error
+		s.Object, err = oldkeys.ScanObject(scan, &s.product)
+		list = append(list, s)
+		return true, err
+	}); err != nil {
+		return err
+	}
+	for _, s := range list {
+		keys, err := oldkeys.OfObject(ctx, r, s.Object)
+		for _, k := range keys {
+			if err == nil {
+				err = f.add(s.product, k.ID, add, &next.keys)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // each calls add with the hashes of the keys that a query returns.
@@ -325,14 +450,20 @@ func (f *Filter) each(ctx context.Context, r engine.Reader, query string, args [
 		if err := scan(&product, &id); err != nil {
 			return false, err
 		}
-		*keys++
-		err := add(f.hash(product, id))
-		if err == nil && len(id) > 32 {
-			// PDBs of a higher age are looked up by the GUID alone.
-			err = add(f.hash(product, id[:32]))
-		}
+		err := f.add(product, id, add, keys)
 		return err == nil, err
 	})
+}
+
+// add calls add with the hashes of one key.
+func (f *Filter) add(product, id string, add func(h uint64) error, keys *int64) error {
+	*keys++
+	err := add(f.hash(product, id))
+	if err == nil && len(id) > 32 {
+		// PDBs of a higher age are looked up by the GUID alone.
+		err = add(f.hash(product, id[:32]))
+	}
+	return err
 }
 
 // build reads all keys into new segments.
@@ -343,13 +474,13 @@ func (f *Filter) build(ctx context.Context, r engine.Reader, next bloom) error {
 	}
 	defer s.close()
 	next.base = &segments{last: next.last, tx: next.tx, late: next.late, at: next.at}
-	if err := f.each(ctx, r, f.queries.all, nil, s.add, &next.base.keys); err != nil {
+	if err := f.all(ctx, r, next.some, s.add, &next.base.keys); err != nil {
 		return err
 	}
 	if err := s.build(next.base); err != nil {
 		return err
 	}
-	next.bits = room(next.base.keys / 4)
+	next.bits = room(spare(next.base.keys))
 	f.now.Store(&next)
 	return nil
 }

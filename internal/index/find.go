@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/glob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -39,10 +40,16 @@ func (f *finder) find(ctx context.Context, q record.Query) ([]record.Found, erro
 		if err := f.collect(ctx, "lookup l JOIN object o ON o.id = l.object_id", "l.id = $1", nil, id); err != nil {
 			return nil, err
 		}
+		if err := f.packed(ctx, id, ""); err != nil {
+			return nil, err
+		}
 	}
 	if q.Prefix != "" {
 		if err := f.collect(ctx, "lookup l JOIN object o ON o.id = l.object_id", "l.id >= $1 AND l.id < $2",
 			nil, q.Prefix, record.PrefixEnd(q.Prefix)); err != nil {
+			return nil, err
+		}
+		if err := f.packed(ctx, q.Prefix, record.PrefixEnd(q.Prefix)); err != nil {
 			return nil, err
 		}
 	}
@@ -86,6 +93,19 @@ func (f *finder) find(ctx context.Context, q record.Query) ([]record.Found, erro
 			cmp.Compare(a.Row(), b.Row()))
 	})
 	return found, nil
+}
+
+// packed adds the objects that have packed keys with ids from from on and before to, or with the
+// id from. It is called after collect: keys are packed all the time, and seldom become rows again.
+func (f *finder) packed(ctx context.Context, from, to string) error {
+	list, err := oldkeys.Objects(ctx, f.db.Scans, from, to)
+	for _, cond := range oldkeys.Among("o.id", list) {
+		if err != nil || f.limit > 0 && len(f.ids) >= f.limit {
+			break
+		}
+		err = f.collect(ctx, "object o", cond, nil)
+	}
+	return err
 }
 
 // collect adds the objects that meet a condition and whose folded name match
@@ -165,12 +185,12 @@ type ELFPath struct {
 // the result.
 func (db *DB) ELFPaths(ctx context.Context, scope record.Scope, q PathQuery, limit int) (list []ELFPath, complete bool, err error) {
 	from := "tx_file f JOIN object o ON o.id = f.object_id"
-	var cond string
+	conds := []string{""}
 	var args []any
 	match := func(string) bool { return true }
 	switch {
 	case q.Path != "":
-		cond, args = "f.path = $1", []any{engine.Text(q.Path)}
+		conds[0], args = "f.path = $1", []any{engine.Text(q.Path)}
 	case q.Glob != "":
 		pattern := strings.ReplaceAll(engine.Text(q.Glob), "[!", "[^")
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -178,34 +198,43 @@ func (db *DB) ELFPaths(ctx context.Context, scope record.Scope, q PathQuery, lim
 		}
 		match = func(p string) bool { ok, _ := path.Match(pattern, p); return ok }
 		p := record.LiteralPrefix(pattern, `*?[\`)
-		cond, args = "f.path >= $1 AND f.path < $2", []any{p, record.PrefixEnd(p)}
+		conds[0], args = "f.path >= $1 AND f.path < $2", []any{p, record.PrefixEnd(p)}
 	case q.BuildID != "":
-		from = "lookup l JOIN object o ON o.id = l.object_id JOIN tx_file f ON f.object_id = o.id"
-		cond, args = "l.id = $1 AND o.build_id = $1", []any{q.BuildID}
+		from, args = "object o JOIN tx_file f ON f.object_id = o.id", []any{q.BuildID}
+		conds[0] = "o.build_id = $1 AND o.id IN (SELECT l.object_id FROM lookup l WHERE l.id = $1)"
+		packed, err := oldkeys.Objects(ctx, db.base.Scans, q.BuildID, "")
+		if err != nil {
+			return nil, false, db.base.Fail("search paths", err)
+		}
+		conds = append(conds, oldkeys.Among("o.build_id = $1 AND o.id", packed)...)
 	default:
 		return nil, true, nil
 	}
 	where, args := scope.Where("t.product_id", args)
 	seen := make(map[ELFPath]bool)
 	complete = true
-	err = db.base.Scans.Each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id "+
-		"WHERE f.by_path = 1 AND "+cond+where, args,
-		func(scan engine.Scan) (bool, error) {
-			var e ELFPath
-			if err := scan(&e.Role, &e.BuildID, &e.Path, &e.Archive); err != nil {
-				return false, err
-			}
-			if seen[e] || !match(e.Path) {
-				return true, nil
-			}
-			if limit > 0 && len(list) == limit {
-				complete = false
-				return false, nil
-			}
-			seen[e] = true
-			list = append(list, e)
+	each := func(scan engine.Scan) (bool, error) {
+		var e ELFPath
+		if err := scan(&e.Role, &e.BuildID, &e.Path, &e.Archive); err != nil {
+			return false, err
+		}
+		if seen[e] || !match(e.Path) {
 			return true, nil
-		})
+		}
+		if limit > 0 && len(list) == limit {
+			complete = false
+			return false, nil
+		}
+		seen[e] = true
+		list = append(list, e)
+		return true, nil
+	}
+	for _, cond := range conds {
+		if err == nil && complete {
+			err = db.base.Scans.Each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id "+
+				"WHERE f.by_path = 1 AND "+cond+where, args, each)
+		}
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return list, false, nil
 	}

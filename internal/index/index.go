@@ -29,6 +29,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index/lists"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/nodes"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -110,6 +111,7 @@ type DB struct {
 	Colds contents.Colds
 
 	base *engine.Database
+	keys oldkeys.Known
 
 	contents contents.Contents
 	placed   bool
@@ -249,6 +251,12 @@ const dutyLife = 30 * time.Second
 // before anything is written; see Contents.Commit.
 func (db *DB) Commit(ctx context.Context, tx record.Tx, check func(ctx context.Context, refs []blob.Ref) error) (int64, error) {
 	return db.contents.Commit(ctx, tx, db.Stages, check)
+}
+
+// PackKeys packs keys of objects that came before a time, from where the last call has stopped, for about so long.
+// A pass through all keys begins when the last one ended a day ago. No answer changes.
+func PackKeys(ctx context.Context, db *DB, before time.Time, long time.Duration) error {
+	return oldkeys.PackFor(ctx, db.base, before, long)
 }
 
 // Derived returns what a tool made of a content. A zero Content means that the

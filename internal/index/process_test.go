@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ import (
 
 // children are the parts that the test binary plays when it is started again
 // with SYMDEPOT_INDEX_CHILD set: real processes on one database.
-var children = map[string]func(path string, arg int) error{"commit": childCommit, "cache": childCache, "figures": childFigures}
+var children = map[string]func(path string, arg int) error{"commit": childCommit, "cache": childCache, "figures": childFigures, "huge": childHuge, "pack": childPack}
 
 func TestMain(m *testing.M) {
 	if part := os.Getenv("SYMDEPOT_INDEX_CHILD"); part != "" {
@@ -342,6 +343,8 @@ type figures struct {
 	P50, P99, Max    time.Duration
 	PerSecond        int
 	RSSAfter, RSSMax int // KiB
+	// The same after the first filter.
+	RSSFilter, RSSFilterMax int
 }
 
 // figureEntry is object n of the generated index: a PDB or an ELF file with
@@ -364,6 +367,9 @@ func figureEntry(n int) record.Entry {
 	return record.Entry{Object: o, Arch: "x86_64", Features: []string{"debug", "symtab"}, Ref: r, Size: int64(1000 + n), Aliases: o.Aliases(),
 		Path: fmt.Sprintf("/builds/product/%d/bin/%s", n/5000, o.Name)}
 }
+
+// figure is the object of a number in the index that childFigures opens.
+var figure = figureEntry
 
 // childFigures opens the index and looks up random keys with eight readers.
 // The index holds arg objects.
@@ -392,7 +398,7 @@ func childFigures(path string, arg int) error {
 				var res result
 				for range perReader {
 					n := rnd.IntN(2 * arg)
-					e := figureEntry(n)
+					e := figure(n)
 					a := e.Aliases[rnd.IntN(len(e.Aliases))]
 					t := time.Now()
 					hits, err := db.Lookup(ctx, record.Scope{All: true}, symfile.Lookup{Name: a.Name, ID: a.ID, Role: symfile.AnyRole})
@@ -432,10 +438,13 @@ func childFigures(path string, arg int) error {
 	if os.Getenv("SYMDEPOT_INDEX_FILTER") != "" {
 		// Until the filter is there, misses are looked up.
 		start = time.Now()
-		if err := db.NewFilter().Refresh(ctx, 1); err != nil {
+		filter := db.NewFilter()
+		if err := filter.Refresh(ctx, 1); err != nil {
 			return err
 		}
 		f.Filter = time.Since(start)
+		f.RSSFilter, f.RSSFilterMax = status("VmRSS"), status("VmHWM")
+		runtime.KeepAlive(filter)
 	}
 	return errors.Join(json.NewEncoder(os.Stdout).Encode(f), db.Close())
 }

@@ -72,7 +72,7 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 				return err
 			}
 		}
-		c := Commit{Write: w, Now: cf.contents.db.Now(), Placed: cf.contents.Placed}
+		c := Commit{Write: w, Now: cf.contents.db.Now(), Placed: cf.contents.Placed, unpack: true}
 		if err := c.cached(f); err != nil {
 			return fmt.Errorf("%s of %s: %w", f.Name, f.Source, err)
 		}

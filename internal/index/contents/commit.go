@@ -181,6 +181,7 @@ type Commit struct {
 	Placed         bool    // see Options
 	Extend         int64   // the transaction that gets more files; 0: a new one
 	seq            int     // number of its files before
+	unpack         bool    // the keys of known objects become rows: downloaded files have no packed keys
 }
 
 // header assigns the number and writes the transaction's own row.

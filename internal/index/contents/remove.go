@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
@@ -250,6 +251,8 @@ var (
 	aloneAmong = engine.Over("id number", `SELECT DISTINCT c.id FROM {k} CROSS JOIN content c WHERE c.id = k.id AND NOT `+Referenced+`
 		AND NOT EXISTS (SELECT 1 FROM object o WHERE o.content_id = c.id)`)
 
+	objectsOfContents = engine.Over("id number", "SELECT "+oldkeys.ObjectColumns+" FROM {k} CROSS JOIN object o WHERE o.content_id = k.id")
+
 	dropKeys = engine.Over("id number", "DELETE FROM lookup "+
 		"WHERE object_id IN (SELECT o.id FROM {k} CROSS JOIN object o WHERE o.content_id = k.id)")
 	dropObjects  = engine.Over("id number", "DELETE FROM object WHERE content_id IN (SELECT k.id FROM {k})")
@@ -325,8 +328,12 @@ func (d *drop) withDerived(ids []int64, order map[int64]int) (results []int64, e
 // rows deletes contents with their objects, the keys of these, and recorded failures.
 func (d *drop) rows(ids []int64) error {
 	list := engine.Numbers(ids)
-	n, err := d.ExecOver(dropKeys, list)
+	n, err := d.packedKeys(list)
 	if err != nil {
+		return err
+	}
+	d.lookups += n
+	if n, err = d.ExecOver(dropKeys, list); err != nil {
 		return err
 	}
 	d.lookups += n
@@ -357,6 +364,23 @@ func (d *drop) rows(ids []int64) error {
 	}
 	_, err = d.ExecOver(dropFailures, sums)
 	return err
+}
+
+// packedKeys drops the packed keys of the objects of contents, and returns their number.
+func (d *drop) packedKeys(contents [][]any) (int64, error) {
+	if some, err := oldkeys.AnyPacked(d.Write); err != nil || !some {
+		return 0, err
+	}
+	var objects []oldkeys.Object
+	if err := d.EachOver(objectsOfContents, contents, nil, func(scan engine.Scan) error {
+		o, err := oldkeys.ScanObject(scan)
+		objects = append(objects, o)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	keys, err := oldkeys.Take(d.Write, objects)
+	return int64(len(keys)), err
 }
 
 // Locked runs fn while no other process can write to the index. known reports

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
@@ -51,6 +52,9 @@ func DropReplaced(ctx context.Context, db *engine.Database, prefix string, r Rep
 	}
 	ids, err := json.Marshal(r.IDs)
 	if err != nil {
+		return 0, db.Fail(op, err)
+	}
+	if err := oldkeys.UnpackIDs(ctx, db, r.IDs); err != nil {
 		return 0, db.Fail(op, err)
 	}
 	type row struct {
@@ -113,6 +117,9 @@ func (cf CachedFiles) Replaced(ctx context.Context, source, prefix string, r Rep
 	ids, err := json.Marshal(r.IDs)
 	if err != nil {
 		return nil, err
+	}
+	if err := oldkeys.UnpackIDs(ctx, cf.contents.db, r.IDs); err != nil {
+		return nil, cf.contents.db.Fail("look up replaced files", err)
 	}
 	err = cf.contents.db.Scans.Each(ctx, true, replacedCachedText, []any{string(ids), r.Kind, prefix, r.Role, engine.Text(source)},
 		func(scan engine.Scan) (bool, error) {

@@ -7,8 +7,10 @@ package contents
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
@@ -320,10 +322,44 @@ func (c *Commit) storeObjects(entries []record.Entry, contents map[blob.Ref]int6
 	if _, err := c.ExecOver(newObjects, fresh); err != nil {
 		return nil, err
 	}
+	others, err := c.unpackChanged(entries, keys, known, last)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := c.Many(updateObject, changed); err != nil {
 		return nil, err
 	}
-	return objects, c.storeKeys(entries, objects)
+	return objects, c.storeKeys(entries, objects, others)
+}
+
+// unpackChanged makes the packed keys of known objects that are about to change rows again: where they are follows from
+// the columns as they were. It returns the other known objects, if any key is packed.
+func (c *Commit) unpackChanged(entries []record.Entry, keys []objectKey, known map[objectKey]record.Stored,
+	last map[objectKey]int) (others []oldkeys.Object, err error) {
+	if len(known) == 0 {
+		return nil, nil
+	}
+	if some, err := oldkeys.AnyPacked(c.Write); err != nil || !some {
+		return nil, err
+	}
+	var moved []oldkeys.Object
+	for i, key := range keys {
+		if o, is := known[key]; is && last[key] == i && o.Row() < c.first {
+			if c.unpack || !describes(o, entries[i]) {
+				moved = append(moved, oldObject(&o))
+			} else {
+				others = append(others, oldObject(&o))
+			}
+		}
+	}
+	return others, oldkeys.Unpack(c.Write, moved)
+}
+
+// oldObject returns a stored object as package oldkeys needs it.
+func oldObject(s *record.Stored) oldkeys.Object {
+	o := s.Object
+	return oldkeys.Object{ID: s.Row(), Name: symfile.Fold(o.Name), CodeID: o.CodeID, DebugID: o.DebugID.Breakpad(),
+		BuildID: string(o.BuildID), InfoAge: int64(o.InfoAge)}
 }
 
 var (
@@ -333,12 +369,37 @@ var (
 		WHERE lookup.id = k.id AND lookup.name = k.name AND lookup.object_id = k.object_id AND lookup.role | k.role <> lookup.role`)
 )
 
-// storeKeys writes the keys of entries. A known key may gain roles.
-func (c *Commit) storeKeys(entries []record.Entry, objects []storedObject) error {
-	type key struct {
-		id, name string
-		object   int64
+// aliasKey identifies a key.
+type aliasKey struct {
+	id, name string
+	object   int64
+}
+
+// packedKeys deletes those of some keys that are packed. The objects are those that may have packed keys; one that
+// would gain a role gets its keys back as rows.
+func (c *Commit) packedKeys(roles map[aliasKey]symfile.Role, objects []oldkeys.Object) error {
+	keys, err := oldkeys.Held(c.Write, objects)
+	if err != nil {
+		return err
 	}
+	gains := make(map[int64]bool)
+	for _, k := range keys {
+		if role := roles[aliasKey{k.ID, k.Name, k.Object}]; role&^symfile.Role(k.Role) != 0 {
+			gains[k.Object] = true
+		}
+	}
+	for _, k := range keys {
+		if !gains[k.Object] {
+			delete(roles, aliasKey{k.ID, k.Name, k.Object})
+		}
+	}
+	return oldkeys.Unpack(c.Write, slices.DeleteFunc(objects, func(o oldkeys.Object) bool { return !gains[o.ID] }))
+}
+
+// storeKeys writes the keys of entries. A known key may gain roles. Some of the objects, which
+// were there before, may have packed keys.
+func (c *Commit) storeKeys(entries []record.Entry, objects []storedObject, old []oldkeys.Object) error {
+	type key = aliasKey
 	roles := make(map[key]symfile.Role, 3*len(entries))
 	var order []key
 	for i, e := range entries {
@@ -350,9 +411,14 @@ func (c *Commit) storeKeys(entries []record.Entry, objects []storedObject) error
 			roles[k] |= a.Role
 		}
 	}
-	rows := make([][]any, len(order))
-	for i, k := range order {
-		rows[i] = []any{k.id, k.name, k.object, roles[k]}
+	if err := c.packedKeys(roles, old); err != nil {
+		return err
+	}
+	rows := make([][]any, 0, len(order))
+	for _, k := range order {
+		if role, is := roles[k]; is {
+			rows = append(rows, []any{k.id, k.name, k.object, role})
+		}
 	}
 	fresh, err := c.ReadNumbers(newKeys, rows)
 	if err != nil {
@@ -371,13 +437,21 @@ func (c *Commit) storeKeys(entries []record.Entry, objects []storedObject) error
 	return err
 }
 
-var replacedByAdded = engine.Over("id number", `SELECT DISTINCT c.id, c.size, f.tx_id FROM {k}
-	CROSS JOIN lookup l JOIN object a ON a.id = l.object_id
+// The keys of cached objects are never packed, those of the objects that were added may be.
+var (
+	replacedByAdded = engine.Over("id number", "SELECT DISTINCT c.id, c.size, f.tx_id FROM {k} CROSS JOIN lookup l"+
+		replacedByKey+" WHERE l.object_id = k.id")
+	replacedByPacked = engine.Over("id text, name text, object_id number, role number",
+		"SELECT DISTINCT c.id, c.size, f.tx_id FROM (SELECT k.id, k.name, k.object_id, k.role FROM {k}) AS l"+replacedByKey)
+	packedObjects = engine.Over("id number", "SELECT "+oldkeys.ObjectColumns+" FROM {k} CROSS JOIN object o WHERE o.id = k.id")
+)
+
+// replacedByKey joins the cached files that a key l of an added object replaces.
+const replacedByKey = ` JOIN object a ON a.id = l.object_id
 	JOIN lookup m ON m.id = l.id AND m.object_id <> l.object_id AND (m.role & l.role) <> 0
 	JOIN object o ON o.id = m.object_id AND (m.name = l.name OR o.kind NOT IN ($2, $3, $4))
 	JOIN content c ON c.id = o.content_id AND c.id <> a.content_id
-	JOIN tx_file f ON f.object_id = o.id AND f.tx_id < 0
-	WHERE l.object_id = k.id`)
+	JOIN tx_file f ON f.object_id = o.id AND f.tx_id < 0`
 
 // ReplaceCached evicts the cached files that answer a key of added objects with different
 // bytes. The name is part of the key only for kinds whose ids are not unique: PE and DBG
@@ -388,16 +462,47 @@ func (c *Commit) ReplaceCached(objects []int64) error {
 		return err
 	}
 	var files []cachedRow
-	if err := c.EachOver(replacedByAdded, engine.Numbers(objects), []any{symfile.PE, symfile.DBG, symfile.PDB20},
-		func(scan engine.Scan) error {
-			var f cachedRow
-			err := scan(&f.content, &f.size, &f.tx)
+	read := func(scan engine.Scan) error {
+		var f cachedRow
+		err := scan(&f.content, &f.size, &f.tx)
+		if !slices.Contains(files, f) {
 			files = append(files, f)
-			return err
-		}); err != nil {
+		}
+		return err
+	}
+	args := []any{symfile.PE, symfile.DBG, symfile.PDB20}
+	if err := c.EachOver(replacedByAdded, engine.Numbers(objects), args, read); err != nil {
+		return err
+	}
+	packed, err := PackedKeys(c.Write, packedObjects, engine.Numbers(objects))
+	if err != nil {
+		return err
+	}
+	rows := make([][]any, len(packed))
+	for i, k := range packed {
+		rows[i] = []any{k.ID, k.Name, k.Object, k.Role}
+	}
+	if err := c.EachOver(replacedByPacked, rows, args, read); err != nil {
 		return err
 	}
 	return deleteCached(c.Write, files, c.Now)
+}
+
+// PackedKeys returns the packed keys of the objects that a statement selects, with the columns of
+// oldkeys.ObjectColumns.
+func PackedKeys(w *engine.Write, objects *engine.Statement, rows [][]any, args ...any) ([]oldkeys.Key, error) {
+	if some, err := oldkeys.AnyPacked(w); err != nil || !some {
+		return nil, err
+	}
+	var list []oldkeys.Object
+	if err := w.EachOver(objects, rows, args, func(scan engine.Scan) error {
+		o, err := oldkeys.ScanObject(scan)
+		list = append(list, o)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	return oldkeys.Held(w, list)
 }
 
 // nothingCached reports whether there are no cached files.

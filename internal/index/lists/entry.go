@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/removals"
@@ -159,7 +160,22 @@ func (l Listing) Partners(ctx context.Context, o record.Found, ids []string) ([]
 	if err != nil {
 		return nil, l.c.db.Fail(op, err)
 	}
-	found, err := l.c.load(ctx, l.seen, list)
+	for _, id := range ids {
+		packed, err := oldkeys.Objects(ctx, l.c.db.Scans, engine.Text(id), "")
+		if err != nil {
+			return nil, l.c.db.Fail(op, err)
+		}
+		for _, cond := range oldkeys.Among("o.id", packed) {
+			some, err := l.ids(ctx, false, "SELECT o.id FROM object o WHERE "+cond+" AND o.content_id <> $1 AND "+l.seen.object(), o.ContentRow())
+			if err != nil {
+				return nil, l.c.db.Fail(op, err)
+			}
+			list = append(list, some...)
+		}
+	}
+	slices.SortFunc(list, func(a, b int64) int { return cmp.Compare(b, a) })
+	list = slices.Compact(list)
+	found, err := l.c.load(ctx, l.seen, list[:min(len(list), maxPartners)])
 	return found, l.c.db.Fail(op, err)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -316,6 +317,9 @@ type source struct {
 	id string
 	// seen says that the objects are visible.
 	seen bool
+	// packed says that objects with packed keys are selected too: those with ids from the first argument on
+	// and before the second one or, without a second one, with the first.
+	packed bool
 }
 
 // ids returns a statement that reads the ids of the objects.
@@ -329,11 +333,11 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 	const keys = "lookup l JOIN object o ON o.id = l.object_id"
 	f := &w.f
 	for _, id := range f.IDs {
-		list = append(list, source{from: keys, cond: "l.id = %s", args: []any{engine.Text(id)}})
+		list = append(list, source{from: keys, cond: "l.id = %s", args: []any{engine.Text(id)}, packed: true})
 	}
 	if f.Prefix != "" {
 		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s",
-			args: []any{engine.Text(f.Prefix), record.PrefixEnd(engine.Text(f.Prefix))}})
+			args: []any{engine.Text(f.Prefix), record.PrefixEnd(engine.Text(f.Prefix))}, packed: true})
 	}
 	if f.Ref != nil {
 		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 = %s", args: []any{f.Ref[:]}})
@@ -410,6 +414,16 @@ func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKe
 		if err != nil {
 			return nil, err
 		}
+		if s.packed {
+			// After the rows: keys are packed all the time, and seldom become rows again.
+			some, err := w.packed(ctx, s)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, some...)
+			slices.SortStableFunc(list, func(a, b ObjectKey) int { return cmp.Compare(b.ID, a.ID) })
+			list = list[:min(len(list), w.limits.Few)]
+		}
 		for _, k := range list {
 			if !have[k.ID] {
 				have[k.ID] = true
@@ -418,6 +432,25 @@ func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKe
 		}
 	}
 	return rows, nil
+}
+
+// packed reads the newest visible objects of a source that have packed keys.
+func (w *objectWalk) packed(ctx context.Context, s source) (rows []ObjectKey, err error) {
+	from, _ := s.args[0].(string)
+	to := ""
+	if len(s.args) > 1 {
+		to, _ = s.args[1].(string)
+	}
+	ids, err := oldkeys.Objects(ctx, w.db.Scans, from, to)
+	for _, cond := range oldkeys.Among("o.id", ids) {
+		if err != nil || len(rows) >= w.limits.Few {
+			break
+		}
+		var some []ObjectKey
+		some, err = w.rows(ctx, source{from: "object o", cond: cond}, "o.id DESC", w.limits.Few-len(rows))
+		rows = append(rows, some...)
+	}
+	return rows, err
 }
 
 // isFew reports whether a source has few objects, before the filters.

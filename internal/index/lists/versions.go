@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -192,6 +193,38 @@ func (ls Lists) VersionObjects(ctx context.Context, scope record.Scope, product,
 var pdbKinds = strings.Join([]string{strconv.Itoa(int(symfile.PDB)), strconv.Itoa(int(symfile.PDB20)),
 	strconv.Itoa(int(symfile.PortablePDB)), strconv.Itoa(int(symfile.MSFZ))}, ", ")
 
+// withoutPacked returns those of some objects whose debug id is no packed key of a visible PDB.
+func (ls Lists) withoutPacked(ctx context.Context, v visibility, rows []ObjectKey) (list []ObjectKey, err error) {
+	_, some, err := oldkeys.Some(ctx, ls.db.Scans)
+	if err != nil || !some {
+		return rows, err
+	}
+	for _, row := range rows {
+		var id string
+		if err := ls.db.Scans.Row(ctx, "SELECT lower(debug_id) FROM object WHERE id = $1", []any{row.ID}, &id); err != nil {
+			return nil, err
+		}
+		packed, err := oldkeys.Objects(ctx, ls.db.Scans, id, "")
+		if err != nil {
+			return nil, err
+		}
+		is := false
+		for _, cond := range oldkeys.Among("q.id", packed) {
+			if err := ls.db.Scans.Each(ctx, false, "SELECT 1 FROM object q WHERE "+cond+" AND q.kind IN ("+pdbKinds+
+				") AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = q.id"+v.in("s.product_id")+") LIMIT 1", nil, func(engine.Scan) (bool, error) {
+				is = true
+				return false, nil
+			}); err != nil {
+				return nil, err
+			}
+		}
+		if !is {
+			list = append(list, row)
+		}
+	}
+	return list, nil
+}
+
 // WithoutPDB returns the programs and libraries of a version that refer to a PDB of which
 // none is visible, in the order of their names, at most limit.
 func (ls Lists) WithoutPDB(ctx context.Context, scope record.Scope, product, version string,
@@ -223,6 +256,9 @@ func (ls Lists) WithoutPDB(ctx context.Context, scope record.Scope, product, ver
 			return true, err
 		})
 	if err != nil {
+		return nil, false, ls.db.Fail(op, err)
+	}
+	if rows, err = ls.withoutPacked(ctx, all, rows); err != nil {
 		return nil, false, ls.db.Fail(op, err)
 	}
 	slices.SortFunc(rows, func(a, b ObjectKey) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.ID, a.ID)) })

@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/glob"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
@@ -140,8 +141,11 @@ func tombstones(w *engine.Write, number int64) error {
 		WHERE r.tx_id = $1`, number); err != nil {
 		return err
 	}
+	rows, err := packedTombstones(w, number)
+	if err != nil {
+		return err
+	}
 	// A file may have another name than its object: people know that name too.
-	var rows [][]any
 	if err := w.Each("SELECT r.no, r.folded, f.path FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no "+
 		"WHERE r.tx_id = $1", []any{number}, func(scan engine.Scan) error {
 		var no int64
@@ -156,8 +160,36 @@ func tombstones(w *engine.Write, number int64) error {
 	}); err != nil {
 		return err
 	}
-	_, err := w.Many("INSERT INTO removed_key (id, tx_id, no) VALUES ($1, $2, $3) ON CONFLICT (id, tx_id, no) DO NOTHING", rows)
+	_, err = w.Many("INSERT INTO removed_key (id, tx_id, no) VALUES ($1, $2, $3) ON CONFLICT (id, tx_id, no) DO NOTHING", rows)
 	return err
+}
+
+// packedTombstones returns the rows of removed_key for the packed keys of removed files.
+func packedTombstones(w *engine.Write, number int64) (rows [][]any, err error) {
+	if some, err := oldkeys.AnyPacked(w); err != nil || !some {
+		return nil, err
+	}
+	files := make(map[int64][]int64) // by object
+	var objects []oldkeys.Object
+	if err := w.Each("SELECT "+oldkeys.ObjectColumns+`, r.no FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no
+		JOIN object o ON o.id = f.object_id WHERE r.tx_id = $1`, []any{number}, func(scan engine.Scan) error {
+		var no int64
+		o, err := oldkeys.ScanObject(scan, &no)
+		if files[o.ID] == nil {
+			objects = append(objects, o)
+		}
+		files[o.ID] = append(files[o.ID], no)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	keys, err := oldkeys.Held(w, objects)
+	for _, k := range keys {
+		for _, no := range files[k.Object] {
+			rows = append(rows, []any{k.ID, number, no})
+		}
+	}
+	return rows, err
 }
 
 // longestName limits the names of removed files that differ from those of their

@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -58,11 +59,23 @@ func (ss StageRows) HasOther(ctx context.Context, product string, o symfile.Obje
 	if len(aliases) == 0 {
 		return false, nil
 	}
-	err = ss.db.Points.Row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id AND o.kind = $3
-		JOIN content c ON c.id = o.content_id AND c.sha256 <> $5
-		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id AND p.name = $4 WHERE l.id = $1 AND l.name = $2)`,
-		[]any{symfile.Fold(aliases[0].ID), symfile.Fold(aliases[0].Name), o.Kind, engine.Text(product), ref[:]}, &is)
-	return is, ss.db.Fail("look for another content", err)
+	const op = "look for another content"
+	const other = ` JOIN content c ON c.id = o.content_id AND c.sha256 <> $2
+		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id AND p.name = $3 WHERE o.kind = $4 AND `
+	id, name := symfile.Fold(aliases[0].ID), symfile.Fold(aliases[0].Name)
+	args := []any{id, ref[:], engine.Text(product), o.Kind}
+	if err = ss.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id"+other+
+		"l.id = $1 AND l.name = $5)", append(slices.Clone(args), name), &is); err != nil || is {
+		return is, ss.db.Fail(op, err)
+	}
+	objects, err := oldkeys.OfName(ctx, ss.db.Points, id, name)
+	for _, object := range objects {
+		if err == nil && !is {
+			args[0] = object
+			err = ss.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM object o"+other+"o.id = $1)", args, &is)
+		}
+	}
+	return is, ss.db.Fail(op, err)
 }
 
 // sameTx is the query of Same.
