@@ -18,6 +18,7 @@ import (
 var ownLookups = map[string]string{
 	"cmd/symdepot/auth_test.go":                 "its own symdepot",
 	"test/bench/symbolsbench_test.go":           "its own symdepot",
+	"test/bench/stacksbench_test.go":            "its own symdepot",
 	"cmd/symdepot/script_test.go":               "its own symdepot, and programs that Windows lacks",
 	"internal/derive/transcode/program_test.go": "Wine, of which there are several names: make windows builds one",
 	"test/browser/rig_test.go":                  "Chromium, of which there are several names",

@@ -183,8 +183,8 @@ func compareNative(t *testing.T, name string, native *symbolicate.NativeAnswer, 
 				n++
 			}
 		}
-		if n != len(s.Frames) || int64(s.ThreadID) != ours.Threads[i].ID {
-			t.Errorf("%s, thread %d: %d frames, id %d; want %d, %d", name, i, len(s.Frames), s.ThreadID, n, ours.Threads[i].ID)
+		if n != len(s.Frames) || s.ThreadID == nil || int64(*s.ThreadID) != ours.Threads[i].ID {
+			t.Errorf("%s, thread %d: %d frames, with an id: %t; want %d, %d", name, i, len(s.Frames), s.ThreadID != nil, n, ours.Threads[i].ID)
 		}
 	}
 }

@@ -42,6 +42,18 @@ func ParseRoot(s string) (Root, error) {
 	return Root{dir, prefix}, nil
 }
 
+// ParseRoots is ParseRoot for each text of a list.
+func ParseRoots(texts []string) (list []Root, err error) {
+	for _, text := range texts {
+		r, err := ParseRoot(text)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
 // Tree is what a folder has, for a Matcher.
 type Tree struct {
 	Dir      string // absolute, without links

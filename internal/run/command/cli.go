@@ -56,15 +56,15 @@ type lookCommands struct {
 
 // publishCommands bring builds into depots, and out of them.
 type publishCommands struct {
-	Push     pushCmd     `cmd:"" nodepot:"" help:"Push files, folders and archives to a server."`
-	Check    checkCmd    `cmd:"" help:"Check whether what ships has its symbols stored."`
-	Import   importCmd   `cmd:"" help:"Import a symbol store or another tree of symbol files."`
-	Export   exportCmd   `cmd:"" help:"Write the depot as a tree of files, in any layout."`
-	Prefetch prefetchCmd `cmd:"" help:"Download what a manifest, a folder or a dump needs."`
-	Bundle   bundleCmd   `cmd:"" help:"Write symbol files into one signed archive."`
-	Keygen   keygenCmd   `cmd:"" nodepot:"" help:"Make keys to sign bundles with."`
-	Comment  commentCmd  `cmd:"" help:"Replace the comment of a build."`
-	Srcsrv   srcsrvCmd   `cmd:"" nodepot:"" help:"Print or write where debuggers get the sources of a PDB."`
+	Push     pushCmd          `cmd:"" nodepot:"" help:"Push files, folders and archives to a server."`
+	Check    checkCmd         `cmd:"" help:"Check whether what ships has its symbols stored."`
+	Import   importCmd        `cmd:"" help:"Import a symbol store or another tree of symbol files."`
+	Export   exportCmd        `cmd:"" help:"Write the depot as a tree of files, in any layout."`
+	Prefetch prefetchCmd      `cmd:"" help:"Download what a manifest, a folder or a dump needs."`
+	Bundle   bundleCmd        `cmd:"" help:"Write symbol files into one signed archive."`
+	Keygen   keygenCmd        `cmd:"" nodepot:"" help:"Make keys to sign bundles with."`
+	Comment  commentCmd       `cmd:"" help:"Replace the comment of a build."`
+	Srcsrv   formatcmd.Srcsrv `cmd:"" nodepot:"" help:"Print or write where debuggers get the sources of a PDB."`
 }
 
 // keepCommands say what stays, and how much space it takes.

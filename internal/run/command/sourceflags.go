@@ -23,13 +23,10 @@ type readFlags struct {
 }
 
 // roots reads the folders.
-func (f sourceFlags) roots() (list []sources.Root, err error) {
-	for _, s := range f.Sources {
-		r, err := sources.ParseRoot(s)
-		if err != nil {
-			return nil, term.UsageError("--sources: " + err.Error())
-		}
-		list = append(list, r)
+func (f sourceFlags) roots() ([]sources.Root, error) {
+	list, err := sources.ParseRoots(f.Sources)
+	if err != nil {
+		return nil, term.UsageError("--sources: " + err.Error())
 	}
 	return list, nil
 }

@@ -1,12 +1,14 @@
-package command
+package formatcmd
 
 import (
 	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/files/sources"
 	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/run/console"
 )
 
-type srcsrvCmd struct {
+// Srcsrv is the command symdepot srcsrv.
+type Srcsrv struct {
 	Base    string   `help:"Make a new stream, with URLs of the symdepot server at this base URL." placeholder:"URL" xor:"act"`
 	Sources []string `help:"text:srcsrv_sources" placeholder:"DIR[=PREFIX]" sep:"none"`
 	Product string   `help:"With --base: product in the URLs of files that are not in a folder of --sources." short:"p"`
@@ -20,12 +22,12 @@ type srcsrvCmd struct {
 }
 
 // Run works on one PDB after the other.
-func (c srcsrvCmd) Run(a *console.Console) error {
+func (c Srcsrv) Run(a *console.Console) error {
 	task := srclink.Task{StreamOptions: srclink.StreamOptions{Base: c.Base, Product: c.Product, Version: c.Version},
 		Rebase: c.Rebase, Write: c.Write, Output: c.Output, Raw: c.Raw, JSON: c.JSON}
 	var err error
-	if task.Roots, err = (sourceFlags{c.Sources}).roots(); err != nil {
-		return err
+	if task.Roots, err = sources.ParseRoots(c.Sources); err != nil {
+		return term.UsageError("--sources: " + err.Error())
 	}
 	if err := task.Check(len(c.Files)); err != nil {
 		return err
