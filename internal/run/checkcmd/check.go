@@ -78,11 +78,14 @@ func (c *Flags) Check(a *console.Console, against Against) error {
 		}
 	}
 	if len(all.Files) == 0 {
-		fmt.Fprintln(a.Stderr, "symdepot: there is no program and no library")
-		if c.AllowEmpty {
+		if all.Unreadable != nil {
 			return all.Unreadable
 		}
-		return errors.Join(all.Unreadable, term.ErrNegative)
+		fmt.Fprintln(a.Stderr, "symdepot: there is no program and no library")
+		if c.AllowEmpty {
+			return nil
+		}
+		return term.ErrNegative
 	}
 	var report *shipment.Report
 	err = against(func(api *client.API, server *client.Pusher) error {

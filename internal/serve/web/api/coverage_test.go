@@ -328,7 +328,7 @@ func BenchmarkCoverage(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			resp, err := http.Post(s.URL+wire.CoveragePath, "application/json", bytes.NewReader(body)) //nolint:noctx // of a benchmark
+			resp, err := http.Post(s.URL+wire.CoveragePath, "application/json", bytes.NewReader(body))
 			if err != nil {
 				b.Fatal(err)
 			}
