@@ -184,6 +184,9 @@ func (a *Analysis) Native() symbolicate.NativeAnswer {
 	case e != nil:
 		n.CrashReason = fmt.Sprintf("%s / %#x", e.Reason, e.Address)
 	}
+	if n.Modules == nil {
+		n.Modules = []symbolicate.NativeModule{}
+	}
 	n.Stacktraces = slices.Clone(n.Stacktraces)
 	for i := range n.Stacktraces {
 		s := &n.Stacktraces[i]

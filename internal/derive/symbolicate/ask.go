@@ -109,7 +109,10 @@ func (svc *Service) findUpstream(ctx context.Context, ask Ask, withSym bool) (*f
 	if c := symfile.BaseName(q.CodeFile); c != "" && q.CodeID != "" {
 		code = []string{c, q.CodeID, c}
 		if len(q.CodeID) >= 32 {
-			debug, code = []string{"buildid", q.CodeID, "debuginfo"}, []string{"buildid", q.CodeID, "executable"}
+			code = []string{"buildid", q.CodeID, "executable"}
+			if !withSym || debug == nil { // a .sym has a name and a debug id
+				debug = []string{"buildid", q.CodeID, "debuginfo"}
+			}
 		}
 	}
 	if err := svc.fetchFile(ctx, ask, debug); errors.Is(err, fs.ErrNotExist) && withSym {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/crashes"
 	"github.com/symdepot/symdepot/internal/depot/importexport"
-	"github.com/symdepot/symdepot/internal/depot/needed"
 	"github.com/symdepot/symdepot/internal/derive/crash"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/run/client"
@@ -32,7 +32,7 @@ func (c stackCmd) Run(a *session) error {
 		return err
 	}
 	defer done()
-	found, err := needed.Stacks(a.Ctx, d, c.Dump)
+	found, err := crashes.Stacks(a.Ctx, d, c.Dump)
 	switch {
 	case err != nil:
 		return err

@@ -1,4 +1,6 @@
-package needed
+// Package crashes walks the stacks of crash dumps with the files of a depot, in the process that has
+// opened it.
+package crashes
 
 import (
 	"context"
@@ -29,7 +31,7 @@ func Stacks(ctx context.Context, d *depot.Depot, path string) (*wire.Stacks, err
 	all.Go(func() { d.Jobs().Run(work) })
 	defer all.Wait()
 	defer stop()
-	ask := depot.SymbolsAsk{Hold: wait}
+	ask := depot.SymbolsAsk{Hold: func(ctx context.Context, made func(context.Context) error) (bool, error) { return false, made(ctx) }}
 	a, err := crash.Analyze(ctx, func(ctx context.Context, r crash.Resolver) (*crash.Walk, error) {
 		return crash.WalkFile(ctx, file, info.Size(), r)
 	}, d.Symbols.Source(ask), d.Symbols.Texts(ask), false)
