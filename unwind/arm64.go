@@ -258,16 +258,71 @@ type arm64 struct {
 }
 
 // PEArm64 adds the unwind rules of an image for ARM64, from packed and from full
-// records, with exact rows in prologs and epilogs. Source: "ARM64 exception
-// handling" of Microsoft's documentation.
+// records, with exact rows in prologs and epilogs, and the rules of leaf functions for
+// code between the entries. Source: "ARM64 exception handling" of Microsoft's documentation.
 func PEArm64(ctx context.Context, img Image, b *functab.Builder) error {
 	t, err := openTable(ctx, img, b, entryArm64)
-	d := &arm64{b: b, p: &pages{r: img}, work: t.work}
+	sorted, entries, last := true, 0, uint32(0)
 	for err == nil && t.next() {
-		begin := t.uint32(0)
-		err = omit(b, "unwind data", uint64(begin), d.record(begin, t.uint32(4)))
+		entries++
+		sorted = sorted && t.uint32(0) >= last
+		last = t.uint32(0)
+	}
+	if err = t.close(err); err != nil || entries == 0 {
+		return err
+	}
+	t, err = openTable(ctx, img, b, entryArm64)
+	d := &arm64{b: b, p: &pages{r: img}, work: t.work}
+	gaps := d.gaps(img)
+	for err == nil && t.next() {
+		begin, word := t.uint32(0), t.uint32(4)
+		if sorted {
+			if gaps.last == noEnd {
+				gaps.last = begin
+			}
+			err = gaps.until(begin, begin)
+			gaps.last = d.end(begin, word)
+		}
+		if err == nil {
+			err = omit(b, "unwind data", uint64(begin), d.record(begin, word))
+		}
+	}
+	if err == nil && t.err == nil && sorted {
+		err = gaps.until(noEnd, noEnd)
 	}
 	return t.close(err)
+}
+
+// noEnd is behind all code.
+const noEnd = 1<<32 - 1
+
+// end returns where the code of an entry ends; noEnd if the entry does not say it: then nothing is
+// known of the code behind it.
+func (d *arm64) end(begin, word uint32) uint32 {
+	n, err := d.length(word)
+	if err != nil || n > noEnd-begin {
+		return noEnd
+	}
+	return begin + n
+}
+
+// gaps returns the gaps of an image: the return address is in the link register.
+func (d *arm64) gaps(img Image) *gaps {
+	var s stateArm
+	g := &gaps{b: d.b, p: d.p, work: d.work, frame: &d.frame, style: &styleArm64Windows, leaf: s.rules(), padding: paddingArm64}
+	return g.find(img)
+}
+
+// paddingArm64 returns the length of the zeros, nop and brk instructions at the start of code.
+func paddingArm64(p []byte) (n int) {
+	for ; n+armInstruction <= len(p); n += armInstruction {
+		switch word := binary.LittleEndian.Uint32(p[n:]); {
+		case word == 0, word == 0xd503201f, word&0xffe0001f == 0xd4200000:
+		default:
+			return n
+		}
+	}
+	return len(p)
 }
 
 // record adds the frame of one entry of the exception table.

@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/unwind"
 )
 
 // packed encodes packed unwind data of a function of n instructions.
@@ -104,6 +105,30 @@ func TestPEArm64Vectors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPEArm64Leaves: code between the entries of the table is of leaf functions, whose caller is in the link register.
+func TestPEArm64Leaves(t *testing.T) {
+	t.Parallel()
+	img := imageArm64(packed(1, 10, 0, 0, 0, 3, 16)) // from 1000 to 1028
+	img.bytes = le.AppendUint32(le.AppendUint32(img.bytes, 0x1100), packed(1, 8, 0, 2, 0, 1, 48))
+	img.size = 16
+	img.code = [2]uint32{0x0f00, 0x400}
+	le.PutUint32(img.bytes[0x1028:], 0xd503201f) // nop
+	le.PutUint32(img.bytes[0x1030:], 0x8b010000) // add x0, x0, x1, after a zero
+	le.PutUint32(img.bytes[0x1034:], 0xd65f03c0) // ret
+	le.PutUint32(img.bytes[0x1120:], 0xd65f03c0)
+	list, warnings := frames(t, convertPE(img))
+	var got []string
+	for _, f := range list {
+		if len(f.Deltas) == 0 {
+			got = append(got, text(f))
+		}
+	}
+	if s, want := strings.Join(got, "\n"), "1030 d0 .cfa: sp 0 + .ra: x30\n1120 1e0 .cfa: sp 0 + .ra: x30"; s != want || len(list) != 4 || len(warnings) > 0 {
+		t.Errorf("%d frames, warnings %q, without deltas\n%s\nwant 4 frames, no warnings and\n%s", len(list), warnings, s, want)
+	}
+	sameRules(t, unwind.NewPE(img), convertPE(img))
 }
 
 // armRun executes one instruction as LLVM prints the unwind codes of a prolog, on

@@ -95,7 +95,9 @@ func NewPE(img Image) *Finder {
 				e.info = t.uint32(8)
 			}
 			known = known && e.begin >= last
-			last = max(e.begin, e.end)
+			if last = e.begin; size == entry64 {
+				last = max(e.begin, e.end)
+			}
 			list = append(list, e)
 		}
 		if err = t.close(err); err != nil {
@@ -107,15 +109,25 @@ func NewPE(img Image) *Finder {
 	shared := &pages{r: img}
 	f.find = func(ctx context.Context, rva uint64, to *found) error {
 		i := byBegin(list, rva)
+		next, gap := uint32(noEnd), uint32(0)
+		if i+1 < len(list) {
+			next = list[i+1].begin
+		}
 		if size == entryArm64 {
-			if i < 0 {
+			d := &arm64{b: to, p: shared, work: newWork(ctx, 0)}
+			if i >= 0 {
+				if gap = d.end(list[i].begin, list[i].end); rva < uint64(gap) {
+					return omit(to, "", 0, d.record(list[i].begin, list[i].end))
+				}
+			}
+			if !known || len(list) == 0 {
 				return nil
 			}
-			d := &arm64{b: to, p: shared, work: newWork(ctx, 0)}
-			return omit(to, "", 0, d.record(list[i].begin, list[i].end))
+			g := d.gaps(img)
+			g.last = gap
+			return g.until(next, next)
 		}
 		d := &x64{b: to, p: shared, work: newWork(ctx, 0)}
-		gap := uint32(0)
 		if i >= 0 {
 			if gap = list[i].end; rva < uint64(gap) {
 				return omit(to, "", 0, d.entry(list[i].begin, list[i].end, list[i].info))
@@ -123,10 +135,6 @@ func NewPE(img Image) *Finder {
 		}
 		if !known || len(list) == 0 {
 			return nil
-		}
-		next := uint32(1<<32 - 1)
-		if i+1 < len(list) {
-			next = list[i+1].begin
 		}
 		g := newGaps(d, img)
 		g.last = gap

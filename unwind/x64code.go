@@ -1,31 +1,50 @@
 package unwind
 
 import (
-	"context"
-
 	"github.com/symdepot/symdepot/functab"
 )
 
 // maxCodeSections limits the search for code outside of the exception table.
 const maxCodeSections = 64
 
-// gaps finds the code between the entries of an exception table. Such code does
-// not change rsp: the return address is at the top of the stack.
+// gaps finds the code between the entries of an exception table. Such code is of leaf functions, which have
+// no entry: they change neither the stack pointer nor the link register.
 type gaps struct {
-	d        *x64
-	ctx      context.Context
+	b        sink
+	p        *pages
+	work     *work
+	frame    *frame
+	style    *style
+	leaf     rules
+	padding  func(p []byte) int // length of the padding at the start of code
 	sections []functab.Section
 	last     uint32 // end of the entries so far
 	ticks    int
 }
 
-func newGaps(d *x64, img Image) *gaps {
-	g := &gaps{d: d, ctx: d.work.ctx}
+// find sets the sections in which code may be.
+func (g *gaps) find(img Image) *gaps {
 	img.CodeSections(func(name string, rva, size uint32) bool {
 		g.sections = append(g.sections, functab.Section{Name: name, Start: uint64(rva), Size: uint64(size)})
 		return len(g.sections) < maxCodeSections
 	})
 	return g
+}
+
+// newGaps returns the gaps of an image for x64: the return address is at the top of the stack.
+func newGaps(d *x64, img Image) *gaps {
+	s := stateX64{size: leafReturn}
+	g := &gaps{b: d.b, p: d.p, work: d.work, frame: &d.frame, style: &styleX64Windows, leaf: s.rules(), padding: paddingX64}
+	return g.find(img)
+}
+
+func paddingX64(p []byte) int {
+	for i, c := range p {
+		if c != 0xcc && c != 0x90 && c != 0 {
+			return i
+		}
+	}
+	return len(p)
 }
 
 // until adds the code between the entries so far and the next one.
@@ -35,7 +54,7 @@ func (g *gaps) until(begin, end uint32) error {
 		if from >= to {
 			continue
 		}
-		if err := g.leaf(uint32(from), uint32(to)); err != nil {
+		if err := g.add(uint32(from), uint32(to)); err != nil {
 			return err
 		}
 	}
@@ -43,31 +62,24 @@ func (g *gaps) until(begin, end uint32) error {
 	return nil
 }
 
-// leaf adds the frame of the code in a range, from the first byte that is not
-// padding.
-func (g *gaps) leaf(from, to uint32) error {
+// add adds the frame of the code in a range, from the first byte that is not padding.
+func (g *gaps) add(from, to uint32) error {
 	for from < to {
 		if g.ticks++; g.ticks&1023 == 0 {
-			if err := g.ctx.Err(); err != nil {
+			if err := g.work.ctx.Err(); err != nil {
 				return err
 			}
 		}
 		n := min(to-from, 64)
-		p, err := g.d.p.at(from, int(n))
+		p, err := g.p.at(from, int(n))
 		if err != nil {
 			// Only a part of the range is stored, or reading fails, which the next
 			// entry reports.
 			return nil //nolint:nilerr // no code there
 		}
-		for i, c := range p {
-			if c == 0xcc || c == 0x90 || c == 0 {
-				continue
-			}
-			f := &g.d.frame
-			s := stateX64{size: leafReturn}
-			r := s.rules()
-			f.begin(&styleX64Windows, uint64(from)+uint64(i), uint64(to), &r)
-			return f.add(g.d.b, g.d.work)
+		if i := uint32(g.padding(p)); i < n {
+			g.frame.begin(g.style, uint64(from+i), uint64(to), &g.leaf)
+			return g.frame.add(g.b, g.work)
 		}
 		from += n
 	}

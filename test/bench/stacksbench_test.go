@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -343,11 +342,7 @@ func TestBenchFullDump(t *testing.T) {
 		}
 		h.Slices, h.Round = append(h.Slices, more.Need...), h.Round+1
 	}
-	program, err := exec.LookPath("symdepot")
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := runMeasured(t, program, "stack", "--server", s.URL, "--thread", "all", path)
+	u := runMeasured(t, "symdepot", "stack", "--server", s.URL, "--thread", "all", path)
 	t.Logf("FIGURE a dump of %d MiB: the page sends %.2f MiB in %d rounds; symdepot stack --server: %v", info.Size()>>20, float64(sent)/(1<<20), rounds, u)
 	if sent > 16<<20 {
 		t.Errorf("the page sends %d bytes, want 16 MiB at most", sent)

@@ -197,7 +197,9 @@ func (a *Analysis) Native() symbolicate.NativeAnswer {
 		n.Modules[i].CodeID = strings.ToLower(n.Modules[i].CodeID)
 	}
 	if w.Kind != KindReport {
-		slices.SortStableFunc(n.Modules, func(a, b symbolicate.NativeModule) int { return cmp.Compare(a.ImageAddr, b.ImageAddr) })
+		slices.SortStableFunc(n.Modules, func(a, b symbolicate.NativeModule) int {
+			return cmp.Compare(a.ImageAddr, b.ImageAddr)
+		})
 	}
 	return n
 }
