@@ -225,7 +225,7 @@ func TestEndlessStacks(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "endless.dmp")
 		endlessDump(t, path, tt.loop, tt.stack)
-		cmd := exec.CommandContext(t.Context(), "symdepot", "--depot", filepath.Join(dir, "depot"), "stack", "--json", path)
+		cmd := exec.CommandContext(t.Context(), "symdepot", "stack", "--symbols", t.TempDir(), "--json", path)
 		var out, errs bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		start := time.Now()
