@@ -92,7 +92,8 @@ func (a *Analysis) choose(r *resolver, q *symbolicate.NativeRequest) {
 		q.Modules = append(q.Modules, n)
 	}
 	if unused > maxModules {
-		a.walk.Problems = append(a.walk.Problems, fmt.Sprintf("the dump has %d modules without frames, of which %d are listed", unused, maxModules))
+		a.walk.Problems = append(a.walk.Problems,
+			fmt.Sprintf("the dump has %d modules without frames, of which %d are listed", unused, maxModules))
 	}
 }
 
@@ -293,7 +294,8 @@ func (a *Analysis) frame(f *Frame, list []symbolicate.NativeFrame) wire.StackFra
 		return out
 	}
 	outer := &list[len(list)-1]
-	out.Status, out.Function, out.File, out.Line, out.Source = outer.Status, outer.Function, outer.AbsPath, int(outer.Lineno), list[0].ContextLine
+	out.Status, out.Function, out.File, out.Line = outer.Status, outer.Function, outer.AbsPath, int(outer.Lineno)
+	out.Source = list[0].ContextLine
 	if outer.SymAddr != nil && outer.Function != "" {
 		out.FunctionOffset = hex(f.PC - uint64(*outer.SymAddr))
 	}
