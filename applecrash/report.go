@@ -316,7 +316,7 @@ func (r *Report) setOS(line string) {
 
 // setTime reads the time of the crash.
 func (r *Report) setTime(s string) {
-	for _, form := range []string{"2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05.999999999 -0700", "2006-01-02 15:04:05 Z0700", time.RFC3339Nano} {
+	for _, form := range []string{"2006-01-02 15:04:05.999999999 -0700", "2006-01-02 15:04:05 Z0700", time.RFC3339Nano} {
 		if t, err := time.Parse(form, strings.TrimSpace(s)); err == nil {
 			r.Time = t.UTC()
 			return

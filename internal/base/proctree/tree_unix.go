@@ -52,7 +52,8 @@ func (t *Tree) Kill() error {
 // an owner.
 func (t *Tree) Close() {}
 
-// Why returns the limit that a failed process exceeded. The limit of memory counts if the process used more than half of it, because its next
+// Why returns the limit that a failed process exceeded. The limit of memory counts
+// if the process used more than half of it, because its next
 // allocation may have been large, or if the system killed it, which happens for
 // memory only.
 func (t *Tree) Why(state *os.ProcessState) Limit {

@@ -125,7 +125,6 @@ func (c *child) begin(b []byte) error {
 			w.Modules = nil // the server has them
 			var text []byte
 			if text, err = json.Marshal(w); err == nil {
-				w = nil
 				err = c.send(msgWalk, text)
 			}
 		}

@@ -93,7 +93,8 @@ func (a *Analysis) choose(r *resolver, q *symbolicate.NativeRequest) {
 		q.Modules = append(q.Modules, n)
 	}
 	if unused > maxModules {
-		a.walk.Problems = append(a.walk.Problems, fmt.Sprintf("the dump has %d modules without frames, of which %d are listed", unused, maxModules))
+		a.walk.Problems = append(a.walk.Problems,
+			fmt.Sprintf("the dump has %d modules without frames, of which %d are listed", unused, maxModules))
 	}
 }
 
@@ -326,7 +327,8 @@ func (a *Analysis) frame(f *Frame, list []symbolicate.NativeFrame) wire.StackFra
 	if outer.Function == "" {
 		return out
 	}
-	out.Function, out.File, out.Line, out.Source = outer.Function, outer.AbsPath, int(outer.Lineno), list[0].ContextLine
+	out.Function, out.File, out.Line = outer.Function, outer.AbsPath, int(outer.Lineno)
+	out.Source = list[0].ContextLine
 	if outer.SymAddr != nil {
 		out.FunctionOffset = hex(f.PC - uint64(*outer.SymAddr))
 	}

@@ -74,7 +74,8 @@ func keyOf(list []string) string {
 var (
 	// clones are what compilers append to the names of parts and copies of functions: GCC and LLVM
 	// with a dot, demanglers in brackets, Rust's hash.
-	clones = regexp.MustCompile(`(\.(cold|part|isra|constprop|lto_priv|llvm|localalias|clone|hot|unlikely|resume|destroy|cleanup)(\.\d+)*)+$` +
+	clones = regexp.MustCompile(`(\.(cold|part|isra|constprop|lto_priv|llvm|localalias|clone|hot|unlikely|` +
+		`resume|destroy|cleanup)(\.\d+)*)+$` +
 		`|\s*\[(clone )?\.[^\]]*\]|\s*\(\.[a-z_.0-9]+\)|::h[0-9a-f]{16}$|\[abi:[^\]]*\]`)
 	// numbers are the numbers of lambdas, closures and blocks, which change with the code around.
 	ordinals = regexp.MustCompile(`(\{lambda\([^)]*\)#|lambda_|\$_|\{\{?closure|\.func|_block_invoke|'lambda)[0-9a-f#.]*`)
@@ -117,7 +118,8 @@ func withoutNested(name string) string {
 	depth, from := 0, 0
 	for i := 0; i < len(name); i++ {
 		c, before := name[i], name[:i]
-		operator := strings.HasSuffix(before, "operator") || strings.HasSuffix(before, "operator<") || strings.HasSuffix(before, "operator-") ||
+		operator := strings.HasSuffix(before, "operator") || strings.HasSuffix(before, "operator<") ||
+			strings.HasSuffix(before, "operator-") ||
 			strings.HasSuffix(before, "operator>")
 		switch {
 		case depth == 0 && operator, c == '>' && depth == 0:
@@ -145,33 +147,46 @@ func withoutNested(name string) string {
 // beginning of keys.
 var runtimeNames = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
 	// POSIX and the C library
-	`_*(abort|raise|gsignal|kill|tgkill|pthread_kill|_*pthread_kill(_implementation|_internal)?|abort_message|assert(_fail|_fail_base|2|_rtn)?)`,
-	`_*(stack_chk_fail(_local)?|fortify_fail|chk_fail|libc_message|libc_fatal|malloc_printerr|kernel_vsyscall|restore_rt|sigtramp|libc_start_call_main_abort)`,
+	`_*(abort|raise|gsignal|kill|tgkill|pthread_kill|_*pthread_kill(_implementation|_internal)?|abort_message)`,
+	`_*(assert(_fail|_fail_base|2|_rtn)?)`,
+	`_*(stack_chk_fail(_local)?|fortify_fail|chk_fail|libc_message|libc_fatal)`,
+	`_*(malloc_printerr|kernel_vsyscall|restore_rt|sigtramp|libc_start_call_main_abort)`,
 	`_*(cxa_throw|cxa_rethrow|cxa_bad_cast|cxa_pure_virtual|gxx_personality.*|unwind_(raiseexception|resume.*)|terminate)`,
-	`std::(terminate|__terminate|rethrow_exception|__throw_.*|unexpected)`, `__gnu_cxx::__verbose_terminate_handler`, `demangling_terminate_handler`,
+	`std::(terminate|__terminate|rethrow_exception|__throw_.*|unexpected)`,
+	`__gnu_cxx::__verbose_terminate_handler`, `demangling_terminate_handler`,
 	`__cxxabiv1::.*`, `_*objc_(exception_throw|terminate|fatal).*`, `-\[nsexception raise\]`, `__exceptionpreprocess`,
 	// Windows
-	`_?(raiseexception|rtlraiseexception|rtlraisestatus|rtldispatchexception|rtlunwind(ex)?|kiuserexceptiondispatch(er)?|rtlfailfast.*|rtlreportfatalfailure)`,
-	`_*(cxxthrowexception|invalid_parameter.*|invoke_watson.*|call_reportfault|fastfail|report_gsfailure|scrt_fastfail|purecall|amsg_exit|crtdbgreport.*)`,
-	`(unhandledexceptionfilter|rtlreportexception.*|rtlpreportheap.*|rtlpheap.*failure|debugbreak|dbgbreakpoint|terminateprocess|exitprocess|nt(zw)?terminateprocess)`,
+	`_?(raiseexception|rtlraiseexception|rtlraisestatus|rtldispatchexception)`,
+	`_?(rtlunwind(ex)?|kiuserexceptiondispatch(er)?|rtlfailfast.*|rtlreportfatalfailure)`,
+	`_*(cxxthrowexception|invalid_parameter.*|invoke_watson.*|call_reportfault)`,
+	`_*(fastfail|report_gsfailure|scrt_fastfail|purecall|amsg_exit|crtdbgreport.*)`,
+	`(unhandledexceptionfilter|rtlreportexception.*|rtlpreportheap.*|rtlpheap.*failure)`,
+	`(debugbreak|dbgbreakpoint|terminateprocess|exitprocess|nt(zw)?terminateprocess)`,
 	`(nt|zw)(waitfor\w+|raiseexception|raiseharderror)`, `common_assert_to_.*`, `_wassert`,
 	// Rust
-	`core::panicking::.*`, `core::(option|result)::(expect|unwrap)_.*failed`, `std::panicking::.*`, `std::sys_common::backtrace::.*`, `std::sys::backtrace::.*`,
-	`_*rust_(begin_unwind|start_panic|panic.*|end_short_backtrace.*)`, `rust_panic.*`, `alloc::alloc::handle_alloc_error.*`, `std::process::abort`,
+	`core::panicking::.*`, `core::(option|result)::(expect|unwrap)_.*failed`, `std::panicking::.*`,
+	`std::sys_common::backtrace::.*`, `std::sys::backtrace::.*`,
+	`_*rust_(begin_unwind|start_panic|panic.*|end_short_backtrace.*)`, `rust_panic.*`,
+	`alloc::alloc::handle_alloc_error.*`, `std::process::abort`,
 	// Go
-	`runtime\.(gopanic|throw|fatalthrow|fatalpanic|fatal|sigpanic|dieFromSignal|raise|crash|panic\w*|goPanic\w*|systemstack|sigtrampgo|sigfwdgo|sighandler|badsignal)(\.abi0)?`,
+	`runtime\.(gopanic|throw|fatalthrow|fatalpanic|fatal|sigpanic|dieFromSignal|raise|crash|panic\w*)(\.abi0)?`,
+	`runtime\.(goPanic\w*|systemstack|sigtrampgo|sigfwdgo|sighandler|badsignal)(\.abi0)?`,
 	// Crash reporters, sanitizers and checks
-	`google_breakpad::.*`, `crashpad::.*`, `logging::(logmessage::.*|checkerror::.*)`, `base::(debug::|immediatecrash).*`, `__(asan|ubsan|tsan|msan|sanitizer)_?.*`,
-	`google::logmessage.*`, `absl::.*(logmessage.*|raw_logging_internal.*)`, `mozalloc_abort`, `moz_crash.*`, `swift_(runtime.*|fatalerror.*)`, `_assertionfailure.*`,
+	`google_breakpad::.*`, `crashpad::.*`, `logging::(logmessage::.*|checkerror::.*)`,
+	`base::(debug::|immediatecrash).*`, `__(asan|ubsan|tsan|msan|sanitizer)_?.*`,
+	`google::logmessage.*`, `absl::.*(logmessage.*|raw_logging_internal.*)`,
+	`mozalloc_abort`, `moz_crash.*`, `swift_(runtime.*|fatalerror.*)`, `_assertionfailure.*`,
 }, "|") + `)$`)
 
 // entries are functions with which a program or a thread begins.
 var entries = regexp.MustCompile(`^(w?main|w?WinMain|DllMain|_start|start|start_thread|clone3?|NSApplicationMain|UIApplicationMain|` +
-	`_?(thread_start|pthread_start|pthread_body)|RtlUserThreadStart|BaseThreadInitThunk|runtime\.(main|goexit)(\.abi0)?|std::rt::lang_start_internal)$`)
+	`_?(thread_start|pthread_start|pthread_body)|RtlUserThreadStart|BaseThreadInitThunk|` +
+	`runtime\.(main|goexit)(\.abi0)?|std::rt::lang_start_internal)$`)
 
 // system are the names of modules of operating systems: kernel interfaces, C libraries and loaders.
 var system = regexp.MustCompile(`(?i)^(ntdll|kernelbase|kernel32|win32u|user32|ucrtbase|msvcrt|wow64\w*)\.dll$|` +
-	`^(libc|libpthread|ld|ld-linux.*|ld-musl.*|libdl|linux-gate|linux-vdso|libc\.musl.*)([.-].*)?\.so(\.\d+)*$|^(linker(64)?|linux-gate.*|linux-vdso.*)$|` +
+	`^(libc|libpthread|ld|ld-linux.*|ld-musl.*|libdl|linux-gate|linux-vdso|libc\.musl.*)([.-].*)?\.so(\.\d+)*$|` +
+	`^(linker(64)?|linux-gate.*|linux-vdso.*)$|` +
 	`^(libsystem_\w+|libdyld|dyld|libobjc\.A|libc\+\+abi)(\.dylib)?$`)
 
 // isSystem reports whether a module is a part of the operating system.

@@ -155,7 +155,8 @@ func (a *Answer) append(b []byte) []byte {
 		b = appendText(b, s)
 	}
 	if w != nil {
-		b = append(b, numbers(uint64(uint32(w.Type)), uint64(w.Prolog), uint64(w.Epilog), uint64(w.Params), uint64(w.SavedRegs), uint64(w.Locals),
+		b = append(b, numbers(uint64(uint32(w.Type)), uint64(w.Prolog), uint64(w.Epilog), uint64(w.Params),
+			uint64(w.SavedRegs), uint64(w.Locals),
 			uint64(w.MaxStack))...)
 		b = appendText(b, w.Program)
 	}

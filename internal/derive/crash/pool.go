@@ -216,7 +216,7 @@ func startProcess(ctx context.Context, program string) (*process, error) {
 			return nil, err
 		}
 	}
-	cmd := exec.Command(program, childWord)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, childWord) // it serves other requests too
 	cmd.Env = append([]string{"GOMAXPROCS=2"}, childEnvironment()...)
 	cmd.Dir = os.TempDir()
 	in, err := cmd.StdinPipe()
@@ -494,7 +494,8 @@ func (v *visit) answer(what byte, b []byte) error {
 	if body.err != nil || len(body.b) > 0 {
 		return errMessage
 	}
-	if what == msgAsk && first >= uint64(len(v.modules)) || what == msgRead && (second > maxRead || first > uint64(v.size) || second > uint64(v.size)-first) {
+	outside := what == msgRead && (second > maxRead || first > uint64(v.size) || second > uint64(v.size)-first)
+	if outside || what == msgAsk && first >= uint64(len(v.modules)) {
 		return errMessage
 	}
 	v.pause()

@@ -58,7 +58,8 @@ func Print(out io.Writer, s *wire.Stacks, show Threads) error {
 	} else {
 		p("Crash:    none; the dump is of a process that had not crashed")
 	}
-	p("System:   %s", term.Printable(strings.Join(strings.Fields(strings.Join([]string{s.System.OS, s.System.Version, s.System.Arch, s.System.CPU}, " ")), " ")))
+	system := strings.Join([]string{s.System.OS, s.System.Version, s.System.Arch, s.System.CPU}, " ")
+	p("System:   %s", term.Printable(strings.Join(strings.Fields(system), " ")))
 	if s.Key != "" {
 		p("Key:      %s (%s)", s.Key, term.Printable(strings.Join(s.KeyFrames, " < ")))
 	}

@@ -83,7 +83,7 @@ func WalkDump(ctx context.Context, r io.ReaderAt, size int64, res Resolver) (*Wa
 		return nil, err
 	}
 	w := &Walk{Process: *p, Modules: p.Modules}
-	w.Process.Modules, w.Process.Threads, w.Process.Memory = nil, nil, dump.Memory{}
+	w.Process.Modules, w.Process.Threads, w.Memory = nil, nil, dump.Memory{}
 	src := &source{res: res, answers: map[place]Answer{}, start: time.Now()}
 	proc := stackwalk.Process{Arch: p.Arch, OS: p.OS, Memory: &p.Memory, AddressMask: p.AddressMask}
 	for _, m := range p.Modules {

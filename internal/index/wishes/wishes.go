@@ -46,6 +46,12 @@ type Wishes struct{ db *engine.Database }
 // New returns the wishes of an index in a database.
 func New(db *engine.Database) Wishes { return Wishes{db} }
 
+// The oldest rows of a table, which go first.
+const (
+	oldestWishes   = "DELETE FROM wish WHERE no IN (SELECT no FROM wish ORDER BY made, no LIMIT $1)"
+	oldestArrivals = "DELETE FROM arrival WHERE no IN (SELECT no FROM arrival ORDER BY no LIMIT $1)"
+)
+
 // Put makes wishes of an owner, whose share they count against. An equal wish of the owner is renewed.
 // It does not wait for the disk: a crash of the machine may lose the last ones, and the next crash of
 // the same program makes them again.
@@ -82,12 +88,12 @@ func put(w *engine.Write, owner string, now int64, list []Wish) error {
 	if _, err := w.Many("INSERT INTO wish (id, name, role, owner, made) VALUES ($1, $2, $3, $4, $5)", fresh); err != nil {
 		return err
 	}
-	over, err := w.Exec("DELETE FROM wish WHERE no IN (SELECT no FROM wish WHERE owner = $1 ORDER BY made DESC, no DESC LIMIT 1000000 OFFSET $2)",
-		owner, PerOwner)
+	over, err := w.Exec(`DELETE FROM wish WHERE no IN
+		(SELECT no FROM wish WHERE owner = $1 ORDER BY made DESC, no DESC LIMIT 1000000 OFFSET $2)`, owner, PerOwner)
 	if err != nil {
 		return err
 	}
-	return record.LimitRows(w, "wish", int64(len(fresh))-over, Most, "DELETE FROM wish WHERE no IN (SELECT no FROM wish ORDER BY made, no LIMIT $1)")
+	return record.LimitRows(w, "wish", int64(len(fresh))-over, Most, oldestWishes)
 }
 
 // Any reports, in the write that makes files visible, whether there is a wish at all.
@@ -108,16 +114,19 @@ func (ws Wishes) Match(ctx context.Context, build int64, also func(w *engine.Wri
 			return err
 		}
 		if arrived, err = w.Exec(`INSERT INTO arrival (id, name, tx_id, at) SELECT DISTINCT w.id, w.name, f.tx_id, CAST($2 AS bigint)
-			FROM tx_file f JOIN lookup l ON l.object_id = f.object_id JOIN wish w ON w.id = l.id AND (w.name = '' OR w.name = l.name) AND (w.role & l.role) <> 0
-			WHERE f.tx_id = $1 AND NOT EXISTS (SELECT 1 FROM arrival a WHERE a.tx_id = f.tx_id AND a.id = w.id AND a.name = w.name)`,
+			FROM tx_file f JOIN lookup l ON l.object_id = f.object_id
+			JOIN wish w ON w.id = l.id AND (w.name = '' OR w.name = l.name) AND (w.role & l.role) <> 0
+			WHERE f.tx_id = $1
+			AND NOT EXISTS (SELECT 1 FROM arrival a WHERE a.tx_id = f.tx_id AND a.id = w.id AND a.name = w.name)`,
 			build, ws.db.Now().UnixMilli()); err != nil {
 			return err
 		}
-		ended, err := w.Exec("DELETE FROM wish WHERE EXISTS (SELECT 1 FROM arrival a WHERE a.tx_id = $1 AND a.id = wish.id AND a.name = wish.name)", build)
+		ended, err := w.Exec(`DELETE FROM wish WHERE EXISTS
+			(SELECT 1 FROM arrival a WHERE a.tx_id = $1 AND a.id = wish.id AND a.name = wish.name)`, build)
 		if err != nil {
 			return err
 		}
-		if err := record.LimitRows(w, "wish", -ended, Most, "DELETE FROM wish WHERE no IN (SELECT no FROM wish ORDER BY made, no LIMIT $1)"); err != nil {
+		if err := record.LimitRows(w, "wish", -ended, Most, oldestWishes); err != nil {
 			return err
 		}
 		if arrived > 0 && also != nil {
@@ -125,7 +134,7 @@ func (ws Wishes) Match(ctx context.Context, build int64, also func(w *engine.Wri
 				return err
 			}
 		}
-		return record.LimitRows(w, "arrival", arrived, Most, "DELETE FROM arrival WHERE no IN (SELECT no FROM arrival ORDER BY no LIMIT $1)")
+		return record.LimitRows(w, "arrival", arrived, Most, oldestArrivals)
 	})
 	return arrived, err
 }
@@ -170,12 +179,12 @@ func (ws Wishes) Last(ctx context.Context) (no int64, err error) {
 
 // Sweep deletes the wishes and arrivals that are too old.
 func (ws Wishes) Sweep(ctx context.Context, now time.Time) error {
-	_, err := record.DeleteRows(ctx, ws.db, "wish", "DELETE FROM wish WHERE no IN (SELECT no FROM wish WHERE made < $2 ORDER BY made LIMIT $1)",
-		now.Add(-WishLife).UnixMilli())
+	_, err := record.DeleteRows(ctx, ws.db, "wish",
+		"DELETE FROM wish WHERE no IN (SELECT no FROM wish WHERE made < $2 ORDER BY made LIMIT $1)", now.Add(-WishLife).UnixMilli())
 	if err != nil {
 		return err
 	}
-	_, err = record.DeleteRows(ctx, ws.db, "arrival", "DELETE FROM arrival WHERE no IN (SELECT no FROM arrival WHERE at < $2 ORDER BY no LIMIT $1)",
-		now.Add(-ArrivalLife).UnixMilli())
+	_, err = record.DeleteRows(ctx, ws.db, "arrival",
+		"DELETE FROM arrival WHERE no IN (SELECT no FROM arrival WHERE at < $2 ORDER BY no LIMIT $1)", now.Add(-ArrivalLife).UnixMilli())
 	return err
 }

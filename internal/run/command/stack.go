@@ -75,7 +75,8 @@ func (c stackCmd) depot(a *session) (*depot.Depot, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := importexport.Add(a.Ctx, d, []string{c.Symbols}, importexport.AddOptions{SkipUnreadable: true}); err != nil && !errors.Is(err, depot.ErrEmpty) {
+	_, err = importexport.Add(a.Ctx, d, []string{c.Symbols}, importexport.AddOptions{SkipUnreadable: true})
+	if err != nil && !errors.Is(err, depot.ErrEmpty) {
 		done()
 		return nil, nil, err
 	}

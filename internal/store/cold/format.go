@@ -312,7 +312,8 @@ func (t *tableReader) check(i int64, e *entry, n int64) error {
 	case kindPlain:
 		ok = e.frame > 0 && e.controls == 0 && e.diffs == 0 && n == 0
 	case kindDelta, kindMoved:
-		ok = (e.kind == kindDelta || t.h.Version >= 3) && t.h.Form == DeltaForm && e.frame > 0 && e.controls > 0 && e.controls+e.diffs+size <= maxPayload && n > 0
+		ok = (e.kind == kindDelta || t.h.Version >= 3) && t.h.Form == DeltaForm && e.frame > 0 && e.controls > 0 &&
+			e.controls+e.diffs+size <= maxPayload && n > 0
 	case kindCopy:
 		ok = t.h.Form == DeltaForm && e.frame == 0 && e.controls == 0 && e.diffs == 0 && len(e.extents) == 1 &&
 			e.extents[0].n == (int64(size)+unit-1)/unit && e.extents[0].first*unit+int64(size) <= t.h.unpackedBase()
