@@ -307,23 +307,29 @@ func (t *tableReader) read(e *entry) error {
 // check checks an entry that names n units of the base.
 func (t *tableReader) check(i int64, e *entry, n int64) error {
 	size := t.h.blockLen(i)
+	delta := t.h.Form == DeltaForm
+	empty := e.controls == 0 && e.diffs == 0
 	ok := false
 	switch e.kind {
 	case kindPlain:
-		ok = e.frame > 0 && e.controls == 0 && e.diffs == 0 && n == 0
+		ok = e.frame > 0 && empty && n == 0
 	case kindDelta, kindMoved:
-		ok = (e.kind == kindDelta || t.h.Version >= 3) && t.h.Form == DeltaForm && e.frame > 0 && e.controls > 0 &&
-			e.controls+e.diffs+size <= maxPayload && n > 0
+		known := e.kind == kindDelta || t.h.Version >= 3
+		ok = known && delta && e.frame > 0 && e.controls > 0 && e.controls+e.diffs+size <= maxPayload && n > 0
 	case kindCopy:
-		ok = t.h.Form == DeltaForm && e.frame == 0 && e.controls == 0 && e.diffs == 0 && len(e.extents) == 1 &&
-			e.extents[0].n == (int64(size)+unit-1)/unit && e.extents[0].first*unit+int64(size) <= t.h.unpackedBase()
+		ok = delta && e.frame == 0 && empty && t.copies(e, int64(size))
 	case kindZero:
-		ok = t.h.Form == DeltaForm && e.frame == 0 && e.controls == 0 && e.diffs == 0 && n == 0
+		ok = delta && e.frame == 0 && empty && n == 0
 	}
 	if !ok || n > maxUnits || e.frame > maxFrame {
 		return damaged("the table contradicts itself at block %d", i)
 	}
 	return nil
+}
+
+// copies reports whether an entry names one range of the base, of the length of the block.
+func (t *tableReader) copies(e *entry, size int64) bool {
+	return len(e.extents) == 1 && e.extents[0].n == (size+unit-1)/unit && e.extents[0].first*unit+size <= t.h.unpackedBase()
 }
 
 func (t *tableReader) varint() (v int64, err error) {

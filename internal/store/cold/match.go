@@ -190,15 +190,7 @@ func (m *matcher) scan(t []byte, place int64) {
 		}
 		qlo, qhi := m.bounds(q)
 		n := same(t[i:], base[q:max(q, qhi)])
-		if n < seed {
-			i++
-			continue
-		}
-		old := 0
-		if p >= lo && p < hi {
-			old = equal(t[i:i+n], base[p:min(hi, p+n)])
-		}
-		if n <= old+8 {
+		if n < seed || p >= lo && p < hi && n <= equal(t[i:i+n], base[p:min(hi, p+n)])+8 {
 			i++
 			continue
 		}

@@ -254,18 +254,7 @@ func (m *moves) parse(b []byte) (rest []byte, ok bool) {
 		lens[i], b = int(n), b[1+k:]
 	}
 	for i := range count {
-		s, v := &m.steps[i], uint64(0)
-		for j := range lens[i] {
-			d, k := binary.Uvarint(b)
-			if k <= 0 || d > 1<<32-1 || d == 0 && j > 0 {
-				return nil, false
-			}
-			if v += d; v > 1<<32-1 {
-				return nil, false
-			}
-			s.limits, b = append(s.limits, uint32(v)), b[k:]
-		}
-		if s.kind == stepAny && s.limits[0] < leastAny {
+		if b, ok = m.steps[i].parseLimits(b, lens[i]); !ok {
 			return nil, false
 		}
 	}
@@ -282,4 +271,20 @@ func (m *moves) parse(b []byte) (rest []byte, ok bool) {
 		s.index()
 	}
 	return b, true
+}
+
+// parseLimits reads the n limits of a step: each is above the one before.
+func (s *step) parseLimits(b []byte, n int) (rest []byte, ok bool) {
+	v := uint64(0)
+	for j := range n {
+		d, k := binary.Uvarint(b)
+		if k <= 0 || d > 1<<32-1 || d == 0 && j > 0 {
+			return nil, false
+		}
+		if v += d; v > 1<<32-1 {
+			return nil, false
+		}
+		s.limits, b = append(s.limits, uint32(v)), b[k:]
+	}
+	return b, s.kind != stepAny || s.limits[0] >= leastAny
 }
