@@ -392,9 +392,9 @@ func threadsOf(s *wire.Stacks) (list []peerThread) {
 	for i := range s.Threads {
 		th := peerThread{writer: len(s.Threads[i].Frames) == 0}
 		for _, f := range s.Threads[i].Frames {
-			w := walkFrame{Trust: f.Trust, Offset: f.Address, Module: f.Module, Function: f.Function, File: f.File, Line: int(f.Line)}
+			w := walkFrame{Trust: f.Trust, Offset: f.Address, Module: f.Module, Function: f.Function, File: f.File, Line: f.Line}
 			for _, in := range f.Inlines {
-				w.Inlines = append(w.Inlines, walkCall{in.Function, in.File, int(in.Line)})
+				w.Inlines = append(w.Inlines, walkCall{in.Function, in.File, in.Line})
 			}
 			th.frames = append(th.frames, w)
 		}

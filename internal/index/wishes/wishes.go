@@ -19,8 +19,10 @@ const (
 	Most = 100_000
 	// PerOwner is the number of wishes of one owner.
 	PerOwner = 10_000
-	// WishLife is how long a wish is kept after it was made last, ArrivalLife how long an arrival.
-	WishLife, ArrivalLife = 90 * 24 * time.Hour, 30 * 24 * time.Hour
+	// WishLife is how long a wish is kept after it was made last.
+	WishLife = 90 * 24 * time.Hour
+	// ArrivalLife is how long an arrival is kept.
+	ArrivalLife = 30 * 24 * time.Hour
 )
 
 // Wish names a file that somebody waits for.
