@@ -49,7 +49,6 @@ type lookCommands struct {
 	Why      whyCmd       `cmd:"" help:"Say why a debugger does or does not find a file."`
 	Missing  missingCmd   `cmd:"" help:"List the files that clients asked for and did not get."`
 	Stack    stackCmd     `cmd:"" help:"Print why a program crashed, and its stacks, from a dump."`
-	Lookup   lookupCmd    `cmd:"" name:"symbolicate" help:"Print the function, the file and the line of addresses."`
 	Path     pathcmd.Path `cmd:"" nodepot:"" help:"Explain and test symbol paths of debuggers."`
 	Usage    usageCmd     `cmd:"" name:"disk" help:"Print what takes the space of the depot."`
 }
@@ -95,6 +94,7 @@ type operateCommands struct {
 
 // formatCommands read and write files of other programs.
 type formatCommands struct {
+	Lookup      lookupCmd          `cmd:"" name:"symbolicate" help:"Print the function, the file and the line of addresses."`
 	Cab         formatcmd.Cab      `cmd:"" nodepot:"" help:"Write, list and extract cabinets."`
 	DumpSyms    formatcmd.DumpSyms `cmd:"" nodepot:"" help:"Write a Breakpad symbol file (.sym) of a module."`
 	Strip       formatcmd.Strip    `cmd:"" nodepot:"" help:"Write the public form of a file: names, no lines or types."`

@@ -25,7 +25,7 @@ var PeerCommands = [][2]string{
 	{"download fetch pull clone wget curl", "get NAME ID|prefetch --folder DIR"},
 	{"cp copy sync rsync", "import TREE|export --layout LAYOUT DIR|get NAME ID"},
 	{"mirror relay cache-proxy", "proxy|prefetch --folder DIR"},
-	{"status check healthcheck ping ready", "doctor|health|verify|config check|policy check FILE|path check PATH"},
+	{"status healthcheck ping ready", "doctor|health|verify|config check|policy check FILE|path check PATH"},
 	{"fsck scrub validate chkdsk", "verify"},
 	{"explain debug diagnose troubleshoot symchk chk", "why PATH|doctor"},
 	{"prune cleanup clean vacuum purge expire age sweep", "gc|policy preview|rm --purge NUMBER"},

@@ -191,6 +191,8 @@ func (w *apiWorld) apiReads(t *testing.T, plan string) map[string][]apiRead {
 		"/builds":                              {{"", 200, 200}, {"?removed=true", 200, 200}, {"?product=theirs", 200, 200}, {"?removed=x", 400, 400}},
 		"/builds/{number}":                     {{fmt.Sprint(w.number), 200, 200}, {"4", 200, 404}, {"0", 404, 404}},
 		"/builds/{number}/files":               {{fmt.Sprint(w.number), 200, 200}, {"4", 200, 404}, {"1?kind=pdb&sort=size&name=h*", 200, 200}},
+		"/arrivals":                            {{"", 200, 200}, {"?after=3", 200, 200}, {"?after=-1", 400, 400}},
+		"/coverage":                            {{"?product=ours", 200, 200}, {"?product=theirs", 200, 200}, {"", 400, 400}},
 		"/missing":                             {{"", 200, 403}, {"?sort=last", 200, 403}, {"?format=csv", 200, 403}, {"?format=ndjson", 200, 403}, {"?format=x", 400, 403}, {"?format=csv&limit=3", 400, 403}},
 		"/trace":                               {{"?path=" + path, 200, 200}, {"?path=x", 200, 200}, {"?name=none.pdb&id=" + bigID, 200, 200}, {"?as=anonymous&path=" + path, 200, 403}, {"?as=token:" + row.ID + "&path=" + path, 200, 403}, {"", 400, 400}},
 		"/retention/rules":                     {{"", 200, 403}},
@@ -498,6 +500,10 @@ func TestAPIActs(t *testing.T) {
 	pushed := decoded[wire.PushCommitted](t, act("POST", "/push/stages/"+st.ID+"/commit", `{"files":1}`, 200), 200)
 	st = decoded[wire.PushState](t, act("POST", "/push/stages", `{"product":"ours","version":"4"}`, 201), 201)
 	act("DELETE", "/push/stages/"+st.ID, "", 204)
+	act("POST", "/coverage", `{"files":[{"kind":"pe","name":"hello.exe","debug_id":"`+bigID+`"}]}`, 200)
+	act("POST", "/coverage", `{"fils":[]}`, 400)
+	act("PUT", fmt.Sprintf("/builds/%d/coverage", pushed.Transaction), `{"files":2,"covered":1,"require":["symbols"]}`, 200)
+	act("PUT", "/builds/999/coverage", `{"files":2,"covered":1,"require":["symbols"]}`, 404)
 	w.actTransactions(t, act, fmt.Sprint(pushed.Transaction))
 	// the server
 	job := fmt.Sprint(w.job)

@@ -26,6 +26,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/depot/needed"
 	"github.com/symdepot/symdepot/internal/depot/retention"
+	"github.com/symdepot/symdepot/internal/derive/arrivals"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/files/sparse"
 	"github.com/symdepot/symdepot/internal/files/srclink"
@@ -247,7 +248,7 @@ var answers = map[string]reflect.Type{
 	"Entry": reflect.TypeFor[display.Entry](), "EntryObject": reflect.TypeFor[display.EntryObject](), "Holder": reflect.TypeFor[display.Holder](),
 	"Download": reflect.TypeFor[display.Download](), "Partner": reflect.TypeFor[display.Partner](), "Form": reflect.TypeFor[display.EntryForm](), "Removed": reflect.TypeFor[display.Removed](),
 	"Product": reflect.TypeFor[display.Product](), "Version": reflect.TypeFor[display.Version](), "Difference": reflect.TypeFor[display.Difference](),
-	"File": reflect.TypeFor[display.File](), "Wanted": reflect.TypeFor[catalog.Wanted](),
+	"File": reflect.TypeFor[display.File](), "Wanted": reflect.TypeFor[catalog.Wanted](), "Arrival": reflect.TypeFor[arrivals.Item](),
 	"Build": reflect.TypeFor[display.Transaction](), "Origin": reflect.TypeFor[depot.Origin](), "BuildState": reflect.TypeFor[display.State](),
 	"Hold": reflect.TypeFor[display.Held](), "Promotion": reflect.TypeFor[display.Promoted](), "Removal": reflect.TypeFor[display.Removal](),
 	"Changed": reflect.TypeFor[display.Changed](), "Purged": reflect.TypeFor[display.Purged](),
