@@ -169,19 +169,10 @@ type wanted struct {
 	layouts []layout.Layout
 }
 
-// layoutsOf are the layouts in which debuggers of a kind of files ask; the first is that of the
-// debuggers of its system. Breakpad's is asked for the .sym file.
-var layoutsOf = map[symfile.Kind][]layout.Layout{
-	symfile.PE:    {layout.SymStore, layout.SSQP, layout.Unified},
-	symfile.ELF:   {layout.Debuginfod, layout.GDB, layout.SSQP, layout.Unified},
-	symfile.MachO: {layout.LLDB, layout.SSQP, layout.Unified},
-	symfile.WASM:  {layout.SymStore, layout.Unified},
-}
-
 // wantedOf returns what debuggers ask for. The error says which name or id is not valid.
 func wantedOf(f *wire.CoverageFile) (w wanted, err error) {
 	o := symfile.Object{Kind: symfile.ParseKind(f.Kind), Role: symfile.Executable, Name: f.Name, CodeID: f.CodeID}
-	w.layouts = layoutsOf[o.Kind]
+	w.layouts = layout.Debuggers(o.Kind)
 	switch {
 	case w.layouts == nil:
 		return w, fmt.Errorf("kind: %q is not pe, elf, macho or wasm", clip(f.Kind))
