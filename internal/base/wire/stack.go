@@ -5,7 +5,7 @@ import "time"
 // Stacks says what a crash dump shows of a process: the answer to POST /-/api/v1/stack, and the
 // output of symdepot stack --json. Addresses are hexadecimal, with 0x.
 type Stacks struct {
-	Kind   string      `json:"kind"` // minidump or elfcore
+	Kind   string      `json:"kind"` // minidump, elfcore or applecrashreport
 	Time   *time.Time  `json:"time,omitempty"`
 	System StackSystem `json:"system"`
 	PID    int64       `json:"pid,omitempty"`
