@@ -1,6 +1,6 @@
 // Package arrivals keeps the wishes of crash pipelines for files that were not found, finds those that
-// each new build fulfils, and tells
-// other systems of them by signed requests (webhooks): at least once, tried again until they answer.
+// each new build fulfils, and tells other systems of them by signed requests (webhooks): at least once,
+// tried again until they answer.
 //
 // The requests have the form of the specification "Standard Webhooks" 1.0: the headers webhook-id,
 // webhook-timestamp and webhook-signature (v1, HMAC-SHA256 of "id.timestamp.body").
@@ -47,6 +47,9 @@ const (
 	behind = -1
 	// answerTime is how long a receiver may take.
 	answerTime = 30 * time.Second
+	// maxWishes is the number of wishes that are made at once: a stack has far fewer modules, unless its
+	// dump was made to fill the index.
+	maxWishes = 500
 	// perRequest is the number of arrivals of one request.
 	perRequest = 500
 )
@@ -133,8 +136,9 @@ func (s *Service) enter(w *engine.Write, kind, prefix string, p payload) error {
 }
 
 // Wish records that somebody waits for files that were looked up and not found. When a build brings one,
-// the wish becomes an arrival. owner says whose share of the wishes they are, such as the id of a token.
+// the wish becomes an arrival. Of a long list the first maxWishes count. owner says whose share of the wishes they are, such as the id of a token.
 func (s *Service) Wish(ctx context.Context, owner string, lookups []symfile.Lookup) error {
+	lookups = lookups[:min(len(lookups), maxWishes)]
 	list := make([]wishes.Wish, len(lookups))
 	for i, l := range lookups {
 		list[i] = wishes.Wish{ID: l.ID, Name: l.Name, Role: l.Role}

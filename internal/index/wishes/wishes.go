@@ -71,10 +71,12 @@ func (ws Wishes) Put(ctx context.Context, owner string, list []Wish) error {
 
 func put(w *engine.Write, owner string, now int64, list []Wish) error {
 	var rows [][]any
+	made := map[Wish]bool{}
 	for _, x := range list {
-		row := []any{engine.Text(x.ID), engine.Text(x.Name), int64(x.Role), owner, now}
-		if x.ID != "" && !slices.ContainsFunc(rows, func(r []any) bool { return slices.Equal(r, row) }) {
-			rows = append(rows, row)
+		x.ID, x.Name = engine.Text(x.ID), engine.Text(x.Name)
+		if x.ID != "" && !made[x] {
+			made[x] = true
+			rows = append(rows, []any{x.ID, x.Name, int64(x.Role), owner, now})
 		}
 	}
 	changed, err := w.Many("UPDATE wish SET made = $5 WHERE id = $1 AND name = $2 AND role = $3 AND owner = $4", rows)
@@ -86,6 +88,9 @@ func put(w *engine.Write, owner string, now int64, list []Wish) error {
 		if n == 0 {
 			fresh = append(fresh, rows[i])
 		}
+	}
+	if len(fresh) == 0 {
+		return nil
 	}
 	if _, err := w.Many("INSERT INTO wish (id, name, role, owner, made) VALUES ($1, $2, $3, $4, $5)", fresh); err != nil {
 		return err
