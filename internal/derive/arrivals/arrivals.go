@@ -136,7 +136,8 @@ func (s *Service) enter(w *engine.Write, kind, prefix string, p payload) error {
 }
 
 // Wish records that somebody waits for files that were looked up and not found. When a build brings one,
-// the wish becomes an arrival. Of a long list the first maxWishes count. owner says whose share of the wishes they are, such as the id of a token.
+// the wish becomes an arrival. Of a long list the first maxWishes count. owner says whose share of the
+// wishes they are, such as the id of a token.
 func (s *Service) Wish(ctx context.Context, owner string, lookups []symfile.Lookup) error {
 	lookups = lookups[:min(len(lookups), maxWishes)]
 	list := make([]wishes.Wish, len(lookups))
