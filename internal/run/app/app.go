@@ -227,7 +227,7 @@ func (s *program) run(ctx context.Context) error {
 			"set a certificate (tls), or put a TLS proxy in front")
 	}
 	started := time.AfterFunc(startTime, func() {
-		if err := setup.ReleaseStart(); err != nil {
+		if err := setup.Release(); err != nil {
 			s.log.Debug("memory of the start stays resident", "error", err)
 		}
 	})

@@ -26,14 +26,14 @@ func residentFile(t *testing.T) (sum int) {
 	return sum
 }
 
-// TestReleaseStart: pages of the program file are no longer resident, and the program goes on.
-func TestReleaseStart(t *testing.T) {
+// TestRelease: pages of the program file are no longer resident, and the program goes on.
+func TestRelease(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := residentFile(t)
-	if err := ReleaseStart(); err != nil {
+	if err := Release(); err != nil {
 		t.Fatal(err)
 	}
 	after := residentFile(t)

@@ -72,6 +72,11 @@ func closeWatched(list []*watch.Folder, buckets []io.Closer) {
 func watchOptions(c *config.Config, w config.Watch, dir string) (where string, opt watch.Options, b io.Closer, err error) {
 	where = w.Dir
 	opt = watch.Options{Product: w.Product, Version: w.Version, Rescan: time.Duration(c.Rescan), TempDir: dir}
+	opt.Scanned = func(s watch.ScanStats) {
+		if s.Read > 0 { // what a scan has unpacked is not needed again
+			_ = Release()
+		}
+	}
 	if address.IsBucket(where) {
 		open, err := OpenBucket(c, where)
 		if err != nil {
