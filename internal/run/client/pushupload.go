@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -107,13 +108,13 @@ func (u *uploads) send(ctx context.Context, f *found) error {
 	if err := u.compare(ctx, f, from); err != nil {
 		return err
 	}
-	err = u.sendFrom(ctx, f, from)
-	if from.recipe != nil && refusesRecipe(err) {
-		from.recipe = nil
-		err = u.sendFrom(ctx, f, from)
+	if err = u.sendFrom(ctx, f, from); err != nil {
+		if err = u.prepareAgain(ctx, f, from, err); err == nil {
+			err = u.sendFrom(ctx, f, from)
+		}
 	}
 	if answer, ok := errors.AsType[*answerError](err); ok && answer.is("digest") {
-		u.r.p.unhash(c)
+		return fmt.Errorf("send %s: %w", f.file.Path, err)
 	}
 	if err != nil {
 		return err
@@ -124,10 +125,44 @@ func (u *uploads) send(ctx context.Context, f *found) error {
 	return nil
 }
 
+// prepareAgain prepares the second attempt to send a content, if its first one has failed for a
+// reason that the second one avoids: it is sent without a recipe, and with a hash of each part.
+// Otherwise it returns the error of the push.
+func (u *uploads) prepareAgain(ctx context.Context, f *found, c *source, failed error) error {
+	answer, ok := errors.AsType[*answerError](failed)
+	switch {
+	case !ok:
+		return failed
+	case answer.is("digest"):
+		ref, _, err := blob.Hash(ctx, c.Reader())
+		if err != nil {
+			return &endpoint.LocalError{What: "read " + f.file.Path, Err: err}
+		}
+		if ref != f.ref {
+			u.r.p.unhash(c.Content)
+			return &endpoint.LocalError{What: "read " + f.file.Path, Err: errOther}
+		}
+	case answer.is("query") && (c.recipe != nil || c.encode):
+	case answer.is("not-found") && c.recipe != nil:
+		c.recipe = nil // the base was removed meanwhile
+		return nil
+	default:
+		return failed
+	}
+	if tell := u.r.p.Retrying; tell != nil {
+		tell(fmt.Errorf("%s has arrived damaged and is sent again: %w", f.file.Path, failed), 0)
+	}
+	c.recipe, c.encode, c.sumParts = nil, false, true
+	return nil
+}
+
+// errOther means that a content is not the one that was hashed.
+var errOther = errors.New("it has changed since it was hashed; push again")
+
 // sendFrom sends a content as c says.
 func (u *uploads) sendFrom(ctx context.Context, f *found, c *source) error {
 	path := stagePath(u.r.res.Stage) + "/contents/" + f.SHA256
-	if f.Size < u.r.limits.WholeBelow {
+	if f.Size < u.r.limits.WholeBelow || c.isShort(&u.r.limits) {
 		return u.piece(ctx, path, c, 0, f.Size, http.Header{"Repr-Digest": {digest(f.ref)}})
 	}
 	return u.parts(ctx, path, f, c)
@@ -209,7 +244,7 @@ func (u *uploads) send1(ctx context.Context, path string, c *source, off, n int6
 			header.Set("Content-Encoding", "zstd")
 		}
 	}
-	if header.Get(wire.UploadLength) != "" {
+	if header.Get(wire.UploadLength) != "" && (c.sumParts || !u.r.limits.BareParts) {
 		h := sha256.New()
 		r := body()
 		_, err := io.Copy(h, r)
