@@ -191,7 +191,7 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 	if x.body != nil {
 		body = x.body()
 		// The kernel sends a file, if nothing is in between; the transport closes it.
-		if _, ok := body.(*os.File); !ok {
+		if _, ok := body.(syscall.Conn); !ok {
 			source = &sourceReader{r: body}
 			body = source
 		}

@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -224,12 +226,17 @@ func (u *uploads) send1(ctx context.Context, path string, c *source, off, n int6
 		}
 		body = plain
 		header.Set(wire.UploadBase, c.base)
-	case off == 0 && n == c.Size():
+	default:
 		body = func() io.Reader {
-			if f := c.Reopen(); f != nil {
-				return f
+			f := c.Reopen()
+			if f == nil {
+				return plain()
 			}
-			return plain()
+			if _, err := f.Seek(off, io.SeekStart); err != nil {
+				_ = f.Close() // only read
+				return plain()
+			}
+			return &fileRange{f, off + n}
 		}
 	}
 	header.Set("Content-Type", "application/octet-stream")
@@ -270,6 +277,31 @@ func (u *uploads) send1(ctx context.Context, path string, c *source, off, n int6
 	u.r.progress(n)
 	return nil
 }
+
+// fileRange reads a file from its position to an end. It is a syscall.Conn so that the kernel
+// sends its bytes, if the connection is not encrypted.
+type fileRange struct {
+	f   *os.File
+	end int64
+}
+
+// Read implements io.Reader.
+func (r *fileRange) Read(p []byte) (int, error) {
+	at, err := r.f.Seek(0, io.SeekCurrent) // the kernel may have sent some
+	if err != nil {
+		return 0, err
+	}
+	if at >= r.end {
+		return 0, io.EOF
+	}
+	return r.f.Read(p[:min(int64(len(p)), r.end-at)])
+}
+
+// Close implements io.Closer.
+func (r *fileRange) Close() error { return r.f.Close() }
+
+// SyscallConn implements syscall.Conn.
+func (r *fileRange) SyscallConn() (syscall.RawConn, error) { return r.f.SyscallConn() }
 
 // digest returns the value of a digest field (RFC 9530).
 func digest(ref blob.Ref) string {
