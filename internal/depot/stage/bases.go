@@ -108,7 +108,8 @@ func commonEnd(a, b string) (n int) {
 }
 
 // base opens a stored content that the caller may read. One that is hidden, missing or cannot be
-// read back is a Refusal of the kind NotFound.
+// read back is a Refusal of the kind NotFound. It is read unchecked: what a recipe makes of it is
+// hashed, and damage only makes a list of blocks that fits less.
 func (b *Bases) base(ctx context.Context, c Caller, id string, ref blob.Ref) (blob.File, error) {
 	if _, err := b.open(ctx, c, id); err != nil {
 		return nil, err
@@ -156,7 +157,7 @@ func (b *Bases) Blocks(ctx context.Context, c Caller, id string, ref blob.Ref) (
 	if err != nil {
 		return nil, err
 	}
-	list, err := like.List(whileWanted{ctx, io.NewSectionReader(f, 0, f.Size())})
+	list, err := like.List(whileWanted{ctx, io.NewSectionReader(blob.Unchecked(f), 0, f.Size())})
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func (b *Bases) FromRecipe(ctx context.Context, c Caller, id string, ref, base b
 		return nil, err
 	}
 	b.origins.Set(ref, base)
-	return fromRecipe{f, blocks.NewReader(recipe, f, f.Size())}, nil
+	return fromRecipe{f, blocks.NewReader(recipe, blob.Unchecked(f), f.Size())}, nil
 }
 
 // fromRecipe is a content that is made from a recipe.
