@@ -76,6 +76,13 @@ func TestRecipes(t *testing.T) {
 		if own := recipe.Size() - recipe.Copied(); own > int64(changes*(3*64<<10)) {
 			t.Errorf("case %d: %d of %d bytes are new after %d changes", i, own, len(now), changes)
 		}
+		alone, err := blocks.List(bytes.NewReader(now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, err := index.List(iotest.HalfReader(bytes.NewReader(now))); err != nil || !bytes.Equal(list, alone) {
+			t.Errorf("case %d: another list of blocks with the base than without, %v", i, err)
+		}
 		part := int64(1 + r.IntN(300_000))
 		var got []byte
 		for off := int64(0); off < int64(len(now)); off += part {
@@ -200,12 +207,25 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
+// BenchmarkCut cuts a content, alone and beside a base that is the same.
 func BenchmarkCut(b *testing.B) {
 	content := random(rand.New(rand.NewPCG(1, 2)), 16<<20)
-	b.SetBytes(int64(len(content)))
-	for b.Loop() {
-		if _, err := blocks.List(bytes.NewReader(content)); err != nil {
-			b.Fatal(err)
-		}
+	list, err := blocks.List(bytes.NewReader(content))
+	if err != nil {
+		b.Fatal(err)
+	}
+	index, err := blocks.NewIndex(list)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, list := range map[string]func(io.Reader) ([]byte, error){"alone": blocks.List, "beside a base": index.List} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(content)))
+			for b.Loop() {
+				if _, err := list(bytes.NewReader(content)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

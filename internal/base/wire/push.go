@@ -45,15 +45,16 @@ type PushLimits struct {
 	Version    int         `json:"version"` // of the protocol: 1
 	MaxFile    int64       `json:"max_file"`
 	MaxFiles   int64       `json:"max_files"`
-	MaxBytes   int64       `json:"max_bytes,omitempty"` // of one push
-	CheckBatch int         `json:"check_batch"`         // entries of one check
-	Part       int64       `json:"part"`                // size of all parts of a content but the last
-	WholeBelow int64       `json:"whole_below"`         // contents from this size on should be sent in parts
-	Encodings  []string    `json:"encodings"`           // content codings of contents and parts
-	Blocks     string      `json:"blocks,omitempty"`    // how contents are cut into blocks for recipes; empty: there are none
-	Idle       int64       `json:"idle"`                // a stage expires after this time without a request
-	Longest    int64       `json:"longest"`             // and after this time in any case
-	Quotas     []PushQuota `json:"quotas,omitempty"`    // of the products that the caller may write to
+	MaxBytes   int64       `json:"max_bytes,omitempty"`  // of one push
+	CheckBatch int         `json:"check_batch"`          // entries of one check
+	Part       int64       `json:"part"`                 // size of all parts of a content but the last
+	WholeBelow int64       `json:"whole_below"`          // contents from this size on should be sent in parts
+	Encodings  []string    `json:"encodings"`            // content codings of contents and parts
+	Blocks     string      `json:"blocks,omitempty"`     // how contents are cut into blocks for recipes; empty: there are none
+	BareParts  bool        `json:"bare_parts,omitempty"` // a part needs no Content-Digest: the content is hashed as a whole
+	Idle       int64       `json:"idle"`                 // a stage expires after this time without a request
+	Longest    int64       `json:"longest"`              // and after this time in any case
+	Quotas     []PushQuota `json:"quotas,omitempty"`     // of the products that the caller may write to
 }
 
 // PushQuota is the quota of a product.

@@ -23,6 +23,8 @@ const (
 	maxLists = 8 << 20
 	// maxCutting is how many contents are cut into blocks at the same time.
 	maxCutting = 2
+	// maxOrigins is of how many contents that were made from recipes the base is remembered.
+	maxOrigins = 16 << 10
 )
 
 // Bases are the stored contents from which clients write recipes of others.
@@ -33,11 +35,16 @@ type Bases struct {
 	open    func(ctx context.Context, c Caller, id string) (stages.StageRow, error)
 	lists   memo.Map[blob.Ref, []byte]
 	cutting chan struct{} // a semaphore
+	// origins are the contents of which recipes of others were written, by those.
+	origins memo.Map[blob.Ref, blob.Ref]
 }
 
 func newBases(s *Stages) *Bases {
 	weigh := func(_ blob.Ref, list []byte) uint32 { return uint32(len(list)) + 64 } //nolint:gosec // a file has 16 GiB at most
-	return &Bases{s.db, s.depot, s.open, memo.NewWeighed(maxLists, weigh), make(chan struct{}, maxCutting)}
+	return &Bases{
+		db: s.db, depot: s.depot, open: s.open, lists: memo.NewWeighed(maxLists, weigh),
+		cutting: make(chan struct{}, maxCutting), origins: memo.New[blob.Ref, blob.Ref](maxOrigins),
+	}
 }
 
 // propose returns contents that awaited files may be much like: for each the one of the same
@@ -101,7 +108,8 @@ func commonEnd(a, b string) (n int) {
 }
 
 // base opens a stored content that the caller may read. One that is hidden, missing or cannot be
-// read back is a Refusal of the kind NotFound.
+// read back is a Refusal of the kind NotFound. It is read unchecked: what a recipe makes of it is
+// hashed, and damage only makes a list of blocks that fits less.
 func (b *Bases) base(ctx context.Context, c Caller, id string, ref blob.Ref) (blob.File, error) {
 	if _, err := b.open(ctx, c, id); err != nil {
 		return nil, err
@@ -142,7 +150,14 @@ func (b *Bases) Blocks(ctx context.Context, c Caller, id string, ref blob.Ref) (
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	list, err := blocks.List(whileWanted{ctx, io.NewSectionReader(f, 0, f.Size())})
+	// A content that came as a recipe is much like its base.
+	origin, _ := b.origins.Get(ref)
+	known, _ := b.lists.Get(origin)
+	like, err := blocks.NewIndex(known)
+	if err != nil {
+		return nil, err
+	}
+	list, err := like.List(whileWanted{ctx, io.NewSectionReader(blob.Unchecked(f), 0, f.Size())})
 	if err != nil {
 		return nil, err
 	}
@@ -163,14 +178,15 @@ func (w whileWanted) Read(p []byte) (int, error) {
 	return w.r.Read(p)
 }
 
-// FromRecipe returns the bytes that a recipe from a stored content gives, for Put and PutPart.
-// The caller must be able to read that content, and closes the result.
-func (b *Bases) FromRecipe(ctx context.Context, c Caller, id string, ref blob.Ref, recipe io.Reader) (io.ReadCloser, error) {
-	f, err := b.base(ctx, c, id, ref)
+// FromRecipe returns the bytes that a recipe of the content ref gives with a stored content, its
+// base, for Put and PutPart. The caller must be able to read the base, and closes the result.
+func (b *Bases) FromRecipe(ctx context.Context, c Caller, id string, ref, base blob.Ref, recipe io.Reader) (io.ReadCloser, error) {
+	f, err := b.base(ctx, c, id, base)
 	if err != nil {
 		return nil, err
 	}
-	return fromRecipe{f, blocks.NewReader(recipe, f, f.Size())}, nil
+	b.origins.Set(ref, base)
+	return fromRecipe{f, blocks.NewReader(recipe, blob.Unchecked(f), f.Size())}, nil
 }
 
 // fromRecipe is a content that is made from a recipe.

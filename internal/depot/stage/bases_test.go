@@ -79,7 +79,7 @@ func TestRecipes(t *testing.T) {
 			t.Errorf("%s: a recipe of %d bytes for a file of %d", f.path, len(text), len(f.body))
 		}
 		feed := func(recipe []byte) error {
-			body, err := s.Bases.FromRecipe(t.Context(), c, id, want, bytes.NewReader(recipe))
+			body, err := s.Bases.FromRecipe(t.Context(), c, id, blob.Sum(f.body), want, bytes.NewReader(recipe))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func TestRecipesTellNothing(t *testing.T) {
 				if r := refusedAs(t, "blocks", err, NotFound); r.Text != want.Text {
 					t.Errorf("%s asks for blocks: %q, want %q", name, r.Text, want.Text)
 				}
-				_, err = s.Bases.FromRecipe(t.Context(), c, id, missing, bytes.NewReader(nil))
+				_, err = s.Bases.FromRecipe(t.Context(), c, id, blob.Sum(mine.body), missing, bytes.NewReader(nil))
 				if r := refusedAs(t, "a recipe", err, NotFound); r.Text != want.Text {
 					t.Errorf("%s sends a recipe: %q, want %q", name, r.Text, want.Text)
 				}

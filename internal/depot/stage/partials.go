@@ -20,12 +20,14 @@ type partialKey struct {
 type partial struct {
 	mu      sync.Mutex
 	writing map[int]bool // parts that are being received; guarded by mu
-	// sum is the hash of the first parts, which this process received in order, and
-	// next their number. Guarded by mu.
-	sum    hash.Hash
-	next   int
-	ending sync.Mutex // held while all parts are hashed and accepted
-	users  int        // guarded by partials.mu
+	// sum is the hash of the first parts, which are recorded, and next their number.
+	// Guarded by mu.
+	sum  hash.Hash
+	next int
+	// hashing is held while parts are read again to be hashed, and ending while all are
+	// accepted. ending comes first.
+	hashing, ending sync.Mutex
+	users           int // guarded by partials.mu
 }
 
 // maxPartials is the number of contents of which the hash of the first parts is
@@ -95,6 +97,47 @@ func (p *partial) restart() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sum, p.next = sha256.New(), 0
+}
+
+// prefix is the hash of the first parts of a content, and their number.
+type prefix struct {
+	sum   hash.Hash // may be written to
+	parts int
+	of    hash.Hash // partial.sum, of which sum is a copy; nil: sum is of nothing
+}
+
+// hashed returns the hash of the first parts.
+func (p *partial) hashed() prefix {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cloner, ok := p.sum.(hash.Cloner); ok {
+		if sum, err := cloner.Clone(); err == nil {
+			return prefix{sum, p.next, p.sum}
+		}
+	}
+	return prefix{sum: sha256.New()}
+}
+
+// advance takes the hash of the first parts to which the next one was added, which is recorded. It
+// returns false if the hash that was continued is not that of the first parts any more.
+func (p *partial) advance(x prefix) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x.of == nil || x.of != p.sum {
+		return false
+	}
+	p.sum, p.next = x.sum, x.parts+1
+	return true
+}
+
+// check forgets the hash of the first parts if not all of them are recorded, as was looked up after
+// x was: another process has found that they are not right.
+func (p *partial) check(x prefix, recorded []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x.of == p.sum && !isComplete(recorded, x.parts) {
+		p.sum, p.next = sha256.New(), 0
+	}
 }
 
 func hasBit(bits []byte, n int) bool { return n/8 < len(bits) && bits[n/8]&(1<<(n%8)) != 0 }

@@ -2,13 +2,12 @@ package stage
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"hash"
 	"io"
 	"os"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -76,24 +75,31 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 		delete(p.writing, n)
 		p.mu.Unlock()
 	}()
+	hashed := p.hashed()
 	got, err := s.received(ctx, k, content)
 	if err != nil {
 		return s.explain(ctx, err, id)
 	}
+	p.check(hashed, got)
 	if !hasBit(got, n) {
 		if len(got) == 0 {
 			if err := s.spool.room(ctx, row, content.Size); err != nil {
 				return err
 			}
 		}
-		if err := s.writePart(ctx, p, k, content, n, body); err != nil {
+		upTo, err := s.writePart(ctx, p, k, content, n, body)
+		if err != nil {
 			return s.explain(ctx, err, id)
 		}
 		if got, err = s.db.PutPart(ctx, id, s.node, content, n, count); err != nil {
 			return s.explain(ctx, err, id)
 		}
+		if hasBit(got, n) {
+			p.advance(upTo)
+		}
 	}
 	if !isComplete(got, count) {
+		s.follow(ctx, p, k, content, got)
 		return nil
 	}
 	files, err = s.finish(ctx, row, k, p, content)
@@ -180,27 +186,25 @@ func (s *Stages) received(ctx context.Context, k partialKey, c record.Content) (
 	return row.Parts, nil
 }
 
-// writePart writes a part to the file of its content.
-func (s *Stages) writePart(ctx context.Context, p *partial, k partialKey, c record.Content, n int, body io.Reader) error {
+// writePart writes a part to the file of its content. It returns the hash of all parts up to this
+// one, if those in front of it are hashed, otherwise the zero prefix.
+func (s *Stages) writePart(
+	ctx context.Context, p *partial, k partialKey, c record.Content, n int, body io.Reader,
+) (upTo prefix, err error) {
 	if err := os.MkdirAll(s.spool.folder(k.stage), 0o700); err != nil {
-		return err
+		return upTo, err
 	}
 	f, err := os.OpenFile(s.spool.path(k.stage, c.Ref)+partSuffix, os.O_WRONLY|os.O_CREATE, s.spool.perm)
 	if err != nil {
-		return err
+		return upTo, err
 	}
 	off := int64(n) * s.limits.Part
 	want := min(s.limits.Part, c.Size-off)
 	var to io.Writer = io.NewOffsetWriter(f, off)
-	var sum hash.Hash
-	p.mu.Lock()
-	if cloner, ok := p.sum.(hash.Cloner); ok && p.next == n {
-		if h, err := cloner.Clone(); err == nil {
-			sum = h
-			to = io.MultiWriter(to, sum)
-		}
+	if hashed := p.hashed(); hashed.parts == n {
+		upTo = hashed
+		to = io.MultiWriter(to, upTo.sum)
 	}
-	p.mu.Unlock()
 	// A byte too much would be written over the next part.
 	m, err := s.spool.copy(ctx, k.stage, to, io.LimitReader(body, want))
 	if err == nil && m == want {
@@ -219,15 +223,39 @@ func (s *Stages) writePart(ctx context.Context, p *partial, k partialKey, c reco
 			err = refuse(WrongHash, "part %d has %d bytes instead of %d", n, m, want)
 		}
 	}
+	return upTo, err
+}
+
+// maxFollow is how many parts a request hashes besides its own before it is answered.
+const maxFollow = 4
+
+// follow hashes parts that came before those in front of them, while others arrive: at the end,
+// little is left to hash. One request does so at a time. recorded are the parts that have arrived.
+// What fails here fails again at the end, and is told then.
+func (s *Stages) follow(ctx context.Context, p *partial, k partialKey, c record.Content, recorded []byte) {
+	if !p.hashing.TryLock() {
+		return
+	}
+	defer p.hashing.Unlock()
+	x := p.hashed()
+	if !hasBit(recorded, x.parts) {
+		return
+	}
+	f, err := durable.OpenShared(s.spool.path(k.stage, c.Ref) + partSuffix)
 	if err != nil {
-		return err
+		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if sum != nil && p.next == n {
-		p.sum, p.next = sum, n+1
+	defer func() { _ = f.Close() }() // only read
+	for range maxFollow {
+		off := int64(x.parts) * s.limits.Part
+		n := min(s.limits.Part, c.Size-off)
+		if got, err := s.spool.copy(ctx, k.stage, x.sum, io.NewSectionReader(f, off, n)); err != nil || got != n || !p.advance(x) {
+			return
+		}
+		if x = p.hashed(); !hasBit(recorded, x.parts) {
+			return
+		}
 	}
-	return nil
 }
 
 // finish accepts a content of which all parts have arrived. It returns nil if that
@@ -276,24 +304,21 @@ func (s *Stages) finish(ctx context.Context, row stages.StageRow, k partialKey, 
 // hashParts returns the hash of a content in a file. It reads only what was not
 // hashed on the way.
 func (s *Stages) hashParts(ctx context.Context, p *partial, path string, k partialKey, c record.Content) (ref blob.Ref, err error) {
-	p.mu.Lock()
-	var sum hash.Hash
-	off := min(int64(p.next)*s.limits.Part, c.Size)
-	if cloner, ok := p.sum.(hash.Cloner); ok {
-		sum, err = cloner.Clone()
-	}
-	p.mu.Unlock()
-	if err != nil || sum == nil {
-		sum, off = sha256.New(), 0
-	}
+	p.hashing.Lock() // what is being hashed need not be hashed twice
+	defer p.hashing.Unlock()
+	x := p.hashed()
+	off := min(int64(x.parts)*s.limits.Part, c.Size)
 	f, err := os.Open(path)
+	if isNotExist(err) {
+		return ref, refuse(Busy, "the parts together were not the content, and are sent again; try again")
+	}
 	if err != nil {
 		return ref, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	if _, err := s.spool.copy(ctx, k.stage, sum, io.NewSectionReader(f, off, c.Size-off)); err != nil {
+	if _, err := s.spool.copy(ctx, k.stage, x.sum, io.NewSectionReader(f, off, c.Size-off)); err != nil {
 		return ref, err
 	}
-	sum.Sum(ref[:0])
+	x.sum.Sum(ref[:0])
 	return ref, nil
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -526,4 +527,184 @@ func TestOtherThingsAreMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusedAs(t, "an error of a stage that was deleted meanwhile", s.explain(t.Context(), fs.ErrNotExist, id), NotFound)
+}
+
+// sendsParts returns the parts of a file, and a function that sends one to a stage. wrong sends it
+// with a changed byte.
+func sendsParts(t *testing.T, s *Stages, c Caller, id string, f testFile) (count int, send func(s *Stages, n int, wrong bool) error) {
+	t.Helper()
+	size := s.limits.Part
+	return s.parts(int64(len(f.body))), func(s *Stages, n int, wrong bool) error {
+		b := bytes.Clone(f.body[int64(n)*size:])
+		b = b[:min(size, int64(len(b)))]
+		if wrong {
+			b[len(b)/2] ^= 1
+		}
+		return s.PutPart(t.Context(), c, id, blob.Sum(f.body), int64(len(f.body)), n, bytes.NewReader(b))
+	}
+}
+
+// TestPartsAreHashedMeanwhile: parts that come before those in front of them are hashed while others
+// come, and the content is right in any order.
+func TestPartsAreHashedMeanwhile(t *testing.T) {
+	t.Parallel()
+	d, c := newTestDepot(t), testCaller("ci")
+	s := d.stages(Options{Limits: Limits{Part: 1000}})
+	f := newTestFile(1, 7500)
+	id := opened(t, s, c, Spec{})
+	wanted(t, s, c, id, f)
+	count, send := sendsParts(t, s, c, id, f)
+	p, done := s.partials.use(partialKey{id, blob.Sum(f.body)})
+	defer done()
+	for _, step := range [][2]int{{1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {0, 1 + maxFollow}, {6, 7}} {
+		if err := send(s, step[0], false); err != nil {
+			t.Fatalf("part %d: %v", step[0], err)
+		}
+		if x := p.hashed(); x.parts != step[1] {
+			t.Errorf("after part %d, %d parts are hashed, want %d", step[0], x.parts, step[1])
+		}
+	}
+	if err := send(s, count-1, false); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := s.Commit(t.Context(), c, id, Commit{}); err != nil || done.Files != 1 || !d.found(f) {
+		t.Errorf("commit: %+v, %v; want the file", done, err)
+	}
+}
+
+// TestDamagedParts: bytes that are not right are found before the content is accepted, whichever
+// part has them, also when the hash of the first parts is known from before; then all parts are
+// sent again.
+func TestDamagedParts(t *testing.T) {
+	t.Parallel()
+	d, c := newTestDepot(t), testCaller("ci")
+	opt := Options{Limits: Limits{Part: 1000}}
+	one, two := d.stages(opt), d.stages(opt)
+	for i, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}, {2, 3, 0, 1}} {
+		f := newTestFile(i+1, 3500)
+		ref := blob.Sum(f.body)
+		id := opened(t, one, c, Spec{Labels: Labels{Version: f.id}})
+		wanted(t, one, c, id, f)
+		count, send := sendsParts(t, one, c, id, f)
+		all := func(s func(n int) *Stages, wrong int) (err error) {
+			for k, n := range order {
+				if err = send(s(n), n, n == wrong); err != nil && k < count-1 {
+					t.Fatalf("order %v, part %d: %v", order, n, err)
+				}
+			}
+			return err
+		}
+		first := func(int) *Stages { return one }
+		for wrong := range count {
+			refusedAs(t, fmt.Sprintf("order %v, part %d is wrong", order, wrong), all(first, wrong), WrongHash)
+			if got, err := one.Parts(t.Context(), c, id, ref); err != nil || got.Got != "" {
+				t.Fatalf("parts after a wrong one: %+v, %v; want none", got, err)
+			}
+		}
+		// The answer was lost, and the last part comes again: it is the only one.
+		last := order[count-1]
+		if err := send(one, last, false); err != nil {
+			t.Fatal(err)
+		}
+		_, err := one.Commit(t.Context(), c, id, Commit{})
+		if r := refusedAs(t, "commit with one part", err, Conflict); len(r.Missing) != 1 {
+			t.Errorf("missing: %v, want the content", r.Missing)
+		}
+		if err := one.Abandon(t.Context(), c, id); err != nil {
+			t.Fatal(err)
+		}
+		id = opened(t, one, c, Spec{Labels: Labels{Version: f.id}})
+		wanted(t, one, c, id, f)
+		_, send = sendsParts(t, one, c, id, f)
+		// Another process finds the wrong part. This one knows the hash of the first parts, and gets
+		// other bytes for them.
+		refusedAs(t, "two processes", all(func(n int) *Stages {
+			if n == last {
+				return two
+			}
+			return one
+		}, last), WrongHash)
+		refusedAs(t, "the first part is wrong now", all(first, 0), WrongHash)
+		if err := all(first, -1); err != nil {
+			t.Fatalf("order %v, all right: %v", order, err)
+		}
+		if err := send(one, 0, true); err != nil {
+			t.Errorf("a part of a content that has arrived: %v; want that it is not read", err)
+		}
+		if done, err := one.Commit(t.Context(), c, id, Commit{}); err != nil || done.Files != 1 || !d.found(f) {
+			t.Errorf("commit: %+v, %v; want the file", done, err)
+		}
+	}
+}
+
+// ending calls a function when it is read to its end.
+type ending struct {
+	io.Reader
+	end func()
+}
+
+func (e ending) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p)
+	if err == io.EOF {
+		e.end()
+	}
+	return n, err
+}
+
+// TestUnrecordedPart: a part that was written and hashed, but not recorded, comes again, and what
+// counts are the bytes that are written then.
+func TestUnrecordedPart(t *testing.T) {
+	t.Parallel()
+	d, c := newTestDepot(t), testCaller("ci")
+	s := d.stages(Options{Limits: Limits{Part: 1000}})
+	f := newTestFile(1, 2500)
+	id := opened(t, s, c, Spec{})
+	wanted(t, s, c, id, f)
+	_, send := sendsParts(t, s, c, id, f)
+	ctx, cancel := context.WithCancel(t.Context())
+	body := ending{bytes.NewReader(f.body[:1000]), cancel}
+	if err := s.PutPart(ctx, c, id, blob.Sum(f.body), int64(len(f.body)), 0, body); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a part that cannot be recorded: %v", err)
+	}
+	for n, wrong := range []bool{true, false} {
+		if err := send(s, n, wrong); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refusedAs(t, "other bytes than those that were hashed first", send(s, 2, false), WrongHash)
+}
+
+// TestPartsAtOnce: parts come from several connections at once, each of them twice.
+func TestPartsAtOnce(t *testing.T) {
+	t.Parallel()
+	d, c := newTestDepot(t), testCaller("ci")
+	s := d.stages(Options{Limits: Limits{Part: 1000}})
+	f := newTestFile(1, 60_500)
+	id := opened(t, s, c, Spec{})
+	wanted(t, s, c, id, f)
+	count, send := sendsParts(t, s, c, id, f)
+	parts := make(chan int)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for n := range parts {
+				err := send(s, n, false)
+				if r, ok := errors.AsType[*Refusal](err); ok && r.Kind == Busy {
+					continue // it is coming from the other
+				}
+				if err != nil {
+					t.Errorf("part %d: %v", n, err)
+				}
+			}
+		})
+	}
+	for n := range count {
+		parts <- n
+		parts <- n
+	}
+	close(parts)
+	wg.Wait()
+	if done, err := s.Commit(t.Context(), c, id, Commit{}); err != nil || done.Files != 1 || !d.found(f) {
+		t.Errorf("commit: %+v, %v; want the file", done, err)
+	}
 }

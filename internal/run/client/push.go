@@ -53,7 +53,8 @@ type Pusher struct {
 	Token func() (string, error)
 	// HTTP sends the requests. Redirects are not followed.
 	HTTP *http.Client
-	// Retrying is told of each failed request that is sent again, and when; nil: nobody.
+	// Retrying is told of each failed request that is sent again, and when, and of each file that is
+	// sent again at once, because it has arrived damaged; nil: nobody.
 	Retrying func(failed error, in time.Duration)
 	// RetryFor is how long a request is retried; zero is 10 minutes.
 	RetryFor time.Duration
@@ -102,6 +103,10 @@ func (p *Pusher) RetryAndTell(during time.Duration, w io.Writer) {
 	p.RetryFor = during
 	until := time.Now().Add(cmp.Or(during, usualRetry)).Format("15:04:05")
 	p.Retrying = func(failed error, in time.Duration) {
+		if in == 0 {
+			fmt.Fprintf(w, "symdepot: %v\n", term.Printable(failed.Error()))
+			return
+		}
 		fmt.Fprintf(w, "symdepot: trying again in %v, until %s: %v\n", in.Round(100*time.Millisecond), until, term.Printable(failed.Error()))
 	}
 }
@@ -186,7 +191,7 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 	if x.body != nil {
 		body = x.body()
 		// The kernel sends a file, if nothing is in between; the transport closes it.
-		if _, ok := body.(*os.File); !ok {
+		if _, ok := body.(syscall.Conn); !ok {
 			source = &sourceReader{r: body}
 			body = source
 		}

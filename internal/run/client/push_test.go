@@ -49,6 +49,8 @@ type pushServer struct {
 	gone     bool   // there are no blocks of base
 	changed  bool   // recipes are read from other bytes than base
 	recipes  int    // bodies that are recipes
+	damage   int    // so many bodies arrive damaged
+	digests  int    // parts with a digest
 }
 
 func newPushServer() *pushServer {
@@ -86,6 +88,17 @@ func (s *pushServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.status != 0:
 		problem(w, s.status, s.word)
 		return
+	}
+	if s.damage > 0 && r.Method == http.MethodPut {
+		s.damage--
+		body[len(body)/2] ^= 1
+	}
+	if d := r.Header.Get("Content-Digest"); d != "" {
+		s.digests++
+		if d != digest(blob.Sum(body)) {
+			problem(w, 422, "digest")
+			return
+		}
 	}
 	if r.Header.Get("Content-Encoding") == "zstd" {
 		s.encoded++
@@ -156,10 +169,16 @@ func (s *pushServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for i := range len(s.parts[seg[3]]) {
 			all = append(all, s.parts[seg[3]][i]...)
 		}
-		if int64(len(all)) == total && blob.Sum(all).String() == seg[3] {
-			s.have[seg[3]] = true
+		s.have[seg[3]] = int64(len(all)) == total && blob.Sum(all).String() == seg[3]
+		switch {
+		case !s.limits.BareParts && r.Header.Get("Content-Digest") == "":
+			problem(w, 400, "query")
+		case int64(len(all)) == total && !s.have[seg[3]]:
+			delete(s.parts, seg[3])
+			problem(w, 422, "digest")
+		default:
+			w.WriteHeader(http.StatusNoContent)
 		}
-		w.WriteHeader(http.StatusNoContent)
 	case r.Method == http.MethodPut:
 		if blob.Sum(body).String() != seg[3] {
 			problem(w, 422, "digest")
@@ -417,6 +436,110 @@ func TestPushResultOtherBytes(t *testing.T) {
 		text := PushResult{PushCommitted: wire.PushCommitted{Transaction: 17, Files: 3, OtherBytes: n}}.Text()
 		if !strings.Contains(text, want) || strings.Contains(text, "other bytes") != (n > 0) {
 			t.Errorf("%d files with other bytes: %q, want %q", n, text, want)
+		}
+	}
+}
+
+// TestPushDamaged: parts come without a digest if the server does not need one. A file that arrives
+// damaged is named and sent once more, with a digest of each part; one that is damaged again ends
+// the push.
+func TestPushDamaged(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		what    string
+		change  func(s *pushServer, p *Pusher)
+		digests int // parts with a digest
+		told    bool
+		fails   bool
+	}{
+		{"nothing damaged", func(*pushServer, *Pusher) {}, 0, false, false},
+		{"an old server", func(s *pushServer, _ *Pusher) { s.limits.BareParts = false }, 13, false, false},
+		{"a part", func(s *pushServer, _ *Pusher) { s.damage = 1 }, 13, true, false},
+		{"a part in zstd", func(s *pushServer, p *Pusher) { s.damage, p.Plain = 1, false }, 13, true, false},
+		{"two parts", func(s *pushServer, _ *Pusher) { s.damage = 2 }, 13, true, false},
+		{"a part, for an old server", func(s *pushServer, _ *Pusher) { s.limits.BareParts, s.damage = false, 1 }, 14, true, false},
+		{"a whole content", func(s *pushServer, _ *Pusher) { s.limits.WholeBelow, s.damage = 1<<20, 1 }, 0, true, false},
+		{"all that comes", func(s *pushServer, _ *Pusher) { s.limits.WholeBelow, s.damage = 1<<20, 99 }, 0, true, true},
+		{"all parts", func(s *pushServer, _ *Pusher) { s.damage = 99 }, -1, true, true},
+	} {
+		s := newPushServer()
+		s.limits.BareParts = true
+		p := newTestPusher(t, s)
+		p.Plain, p.Parallel = true, 1
+		var told []string
+		p.Retrying = func(failed error, in time.Duration) {
+			if in != 0 {
+				t.Errorf("%s: a request is repeated: %v", c.what, failed)
+			}
+			told = append(told, failed.Error())
+		}
+		c.change(s, p)
+		dir := t.TempDir()
+		name := filepath.Join(dir, "f.sym")
+		if err := os.WriteFile(name, sym(20, 12345), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Push(t.Context(), PushOptions{PushSpec: wire.PushSpec{Product: "app"}, Paths: []string{dir}})
+		if (err != nil) != c.fails || !c.fails && r.Transaction != 1 {
+			t.Errorf("%s: %+v, %v; want that it fails: %v", c.what, r, err, c.fails)
+		}
+		if c.fails && !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: the error does not name the file: %v", c.what, err)
+		}
+		if (len(told) == 1) != c.told || c.told && !strings.Contains(told[0], name+" has arrived damaged") {
+			t.Errorf("%s: told %q; want that the file is named: %v", c.what, told, c.told)
+		}
+		if c.digests >= 0 && s.digests != c.digests {
+			t.Errorf("%s: %d parts with a digest, want %d", c.what, s.digests, c.digests)
+		}
+	}
+}
+
+// TestPushChangedMeanwhile: a file that has changed since it was hashed is not sent again.
+func TestPushChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newPushServer()
+	s.limits.BareParts = true
+	p := newTestPusher(t, s)
+	p.Plain = true
+	name := filepath.Join(t.TempDir(), "f.sym")
+	if err := os.WriteFile(name, sym(20, 12345), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.Event = func(PushEvent) { // it was checked, and is sent next
+		if err := os.WriteFile(name, sym(21, 12345)[:12345], 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := p.Push(t.Context(), PushOptions{PushSpec: wire.PushSpec{Product: "app"}, Paths: []string{name}})
+	if err == nil || !strings.Contains(err.Error(), name) || s.requests["PUT 0"] > 1 {
+		t.Errorf("push: %v, part 0 sent %d times; want an error that names the file, and once", err, s.requests["PUT 0"])
+	}
+}
+
+// TestFileRange: a range of a file ends where it should, read or copied.
+func TestFileRange(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "f")
+	content := sym(1, 100_000)
+	if err := os.WriteFile(name, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]int64{{0, 10}, {7, 70_000}, {70_000, int64(len(content))}, {5, 5}} {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Seek(c[0], io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		r := &fileRange{f, c[1]}
+		var b bytes.Buffer
+		if _, err := io.Copy(&b, r); err != nil || !bytes.Equal(b.Bytes(), content[c[0]:c[1]]) {
+			t.Errorf("from %d to %d: %d bytes, %v; want those of the range", c[0], c[1], b.Len(), err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/blocks"
 	"github.com/symdepot/symdepot/internal/base/endpoint"
+	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/files/scan"
 )
 
@@ -17,6 +18,26 @@ type source struct {
 	// recipe, if not nil, says which of its bytes the content base of the server has.
 	recipe *blocks.Recipe
 	base   string
+	// sumParts sends a hash of each part, which names a damaged one. Otherwise the server finds
+	// damage by the hash of the content.
+	sumParts bool
+}
+
+// maxAtOnce is the size of the largest content whose recipe is sent in one request. The server must
+// have made it within answerTime.
+const maxAtOnce = 1 << 30
+
+// isShort reports whether the recipe of a content is short enough for one request. The server then
+// hashes the content while it writes it; it reads parts again for that.
+func (c *source) isShort(l *wire.PushLimits) bool {
+	if c.recipe == nil || c.Size() > maxAtOnce {
+		return false
+	}
+	_, n := c.recipe.Open(c, 0, c.Size())
+	if c.encode { // in memory
+		return n <= l.Part
+	}
+	return n < l.WholeBelow
 }
 
 // worthwhile reports whether a recipe saves a tenth of a content at least.
@@ -52,11 +73,4 @@ func (u *uploads) compare(ctx context.Context, f *found, c *source) error {
 		c.recipe, c.base = r, f.base
 	}
 	return nil
-}
-
-// refusesRecipe reports whether the server did not get the content from its recipe, for instance
-// because the base was removed meanwhile.
-func refusesRecipe(err error) bool {
-	a, ok := errors.AsType[*answerError](err)
-	return ok && (a.is("digest") || a.is("not-found") || a.is("query"))
 }

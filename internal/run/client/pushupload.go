@@ -7,12 +7,15 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -107,13 +110,13 @@ func (u *uploads) send(ctx context.Context, f *found) error {
 	if err := u.compare(ctx, f, from); err != nil {
 		return err
 	}
-	err = u.sendFrom(ctx, f, from)
-	if from.recipe != nil && refusesRecipe(err) {
-		from.recipe = nil
-		err = u.sendFrom(ctx, f, from)
+	if err = u.sendFrom(ctx, f, from); err != nil {
+		if err = u.prepareAgain(ctx, f, from, err); err == nil {
+			err = u.sendFrom(ctx, f, from)
+		}
 	}
 	if answer, ok := errors.AsType[*answerError](err); ok && answer.is("digest") {
-		u.r.p.unhash(c)
+		return fmt.Errorf("send %s: %w", f.file.Path, err)
 	}
 	if err != nil {
 		return err
@@ -124,10 +127,44 @@ func (u *uploads) send(ctx context.Context, f *found) error {
 	return nil
 }
 
+// prepareAgain prepares the second attempt to send a content, if its first one has failed for a
+// reason that the second one avoids: it is sent without a recipe, and with a hash of each part.
+// Otherwise it returns the error of the push.
+func (u *uploads) prepareAgain(ctx context.Context, f *found, c *source, failed error) error {
+	answer, ok := errors.AsType[*answerError](failed)
+	switch {
+	case !ok:
+		return failed
+	case answer.is("digest"):
+		ref, _, err := blob.Hash(ctx, c.Reader())
+		if err != nil {
+			return &endpoint.LocalError{What: "read " + f.file.Path, Err: err}
+		}
+		if ref != f.ref {
+			u.r.p.unhash(c.Content)
+			return &endpoint.LocalError{What: "read " + f.file.Path, Err: errOther}
+		}
+	case answer.is("query") && (c.recipe != nil || c.encode):
+	case answer.is("not-found") && c.recipe != nil:
+		c.recipe = nil // the base was removed meanwhile
+		return nil
+	default:
+		return failed
+	}
+	if tell := u.r.p.Retrying; tell != nil {
+		tell(fmt.Errorf("%s has arrived damaged and is sent again: %w", f.file.Path, failed), 0)
+	}
+	c.recipe, c.encode, c.sumParts = nil, false, true
+	return nil
+}
+
+// errOther means that a content is not the one that was hashed.
+var errOther = errors.New("it has changed since it was hashed; push again")
+
 // sendFrom sends a content as c says.
 func (u *uploads) sendFrom(ctx context.Context, f *found, c *source) error {
 	path := stagePath(u.r.res.Stage) + "/contents/" + f.SHA256
-	if f.Size < u.r.limits.WholeBelow {
+	if f.Size < u.r.limits.WholeBelow || c.isShort(&u.r.limits) {
 		return u.piece(ctx, path, c, 0, f.Size, http.Header{"Repr-Digest": {digest(f.ref)}})
 	}
 	return u.parts(ctx, path, f, c)
@@ -189,12 +226,17 @@ func (u *uploads) send1(ctx context.Context, path string, c *source, off, n int6
 		}
 		body = plain
 		header.Set(wire.UploadBase, c.base)
-	case off == 0 && n == c.Size():
+	default:
 		body = func() io.Reader {
-			if f := c.Reopen(); f != nil {
-				return f
+			f := c.Reopen()
+			if f == nil {
+				return plain()
 			}
-			return plain()
+			if _, err := f.Seek(off, io.SeekStart); err != nil {
+				_ = f.Close() // only read
+				return plain()
+			}
+			return &fileRange{f, off + n}
 		}
 	}
 	header.Set("Content-Type", "application/octet-stream")
@@ -209,7 +251,7 @@ func (u *uploads) send1(ctx context.Context, path string, c *source, off, n int6
 			header.Set("Content-Encoding", "zstd")
 		}
 	}
-	if header.Get(wire.UploadLength) != "" {
+	if header.Get(wire.UploadLength) != "" && (c.sumParts || !u.r.limits.BareParts) {
 		h := sha256.New()
 		r := body()
 		_, err := io.Copy(h, r)
@@ -235,6 +277,31 @@ func (u *uploads) send1(ctx context.Context, path string, c *source, off, n int6
 	u.r.progress(n)
 	return nil
 }
+
+// fileRange reads a file from its position to an end. It is a syscall.Conn so that the kernel
+// sends its bytes, if the connection is not encrypted.
+type fileRange struct {
+	f   *os.File
+	end int64
+}
+
+// Read implements io.Reader.
+func (r *fileRange) Read(p []byte) (int, error) {
+	at, err := r.f.Seek(0, io.SeekCurrent) // the kernel may have sent some
+	if err != nil {
+		return 0, err
+	}
+	if at >= r.end {
+		return 0, io.EOF
+	}
+	return r.f.Read(p[:min(int64(len(p)), r.end-at)])
+}
+
+// Close implements io.Closer.
+func (r *fileRange) Close() error { return r.f.Close() }
+
+// SyscallConn implements syscall.Conn.
+func (r *fileRange) SyscallConn() (syscall.RawConn, error) { return r.f.SyscallConn() }
 
 // digest returns the value of a digest field (RFC 9530).
 func digest(ref blob.Ref) string {

@@ -59,9 +59,8 @@ type Upload struct {
 	err     error // why reading failed; io.EOF is no failure
 }
 
-// Open checks the header of an upload. demand means that Content-Digest must
-// be there. The caller closes the upload.
-func (a *Uploads) Open(r *Request, demand bool) (*Upload, error) {
+// Open checks the header of an upload. The caller closes the upload.
+func (a *Uploads) Open(r *Request) (*Upload, error) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(r.Header.Values("Content-Encoding"), ",")))
 	if coding == "" {
 		coding = Identity
@@ -75,9 +74,6 @@ func (a *Uploads) Open(r *Request, demand bool) (*Upload, error) {
 	want, ok, err := DigestOf(r.Header, "Content-Digest")
 	if err != nil {
 		return nil, err
-	}
-	if !ok && demand {
-		return nil, &Problem{Word: "query", Detail: "the header field Content-Digest with sha-256 is missing"}
 	}
 	u := &Upload{ctx: r.Context(), raw: r.Body, coding: coding, sem: a.Unpack, allow: r.Allow, release: func() {}}
 	if ok {

@@ -280,7 +280,7 @@ func (a *Examiner) Receive(r *Request) (*SentFile, error) {
 		return nil, err
 	}
 	defer done()
-	u, err := a.uploads.Open(r, false)
+	u, err := a.uploads.Open(r)
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ type Stages interface {
 // Bases are the stored contents from which pushes write recipes of others: see stage.Bases.
 type Bases interface {
 	Blocks(ctx context.Context, c stage.Caller, id string, ref blob.Ref) ([]byte, error)
-	FromRecipe(ctx context.Context, c stage.Caller, id string, base blob.Ref, recipe io.Reader) (io.ReadCloser, error)
+	FromRecipe(ctx context.Context, c stage.Caller, id string, ref, base blob.Ref, recipe io.Reader) (io.ReadCloser, error)
 }
 
 // Tokens keeps the tokens of a depot, the sign-ins of browsers and the logins of programs.

@@ -3,6 +3,7 @@ package blob_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -220,5 +221,31 @@ func TestFolderInTheWay(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestUnchecked: the bytes of a large blob are read as they are stored, and not remembered as those
+// of its Ref.
+func TestUnchecked(t *testing.T) {
+	t.Parallel()
+	d := openDisk(t, t.TempDir())
+	content := bytes.Repeat([]byte("0123456789abcdef"), blob.HashedAtOpen/8)
+	ref := blob.Sum(content)
+	if err := d.Put(t.Context(), ref, int64(len(content)), bytes.NewReader(content)); err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)-1]++
+	damageFile(t, d.Path(ref), content, false)
+	f, err := d.Open(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all := func(r io.ReaderAt) ([]byte, error) { return io.ReadAll(io.NewSectionReader(r, 0, f.Size())) }
+	if got, err := all(blob.Unchecked(f)); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("unchecked: %d bytes, %v; want the stored ones", len(got), err)
+	}
+	if _, err := all(f); !errors.Is(err, blob.ErrDamaged) {
+		t.Errorf("checked: %v, want ErrDamaged", err)
 	}
 }

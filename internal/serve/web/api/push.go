@@ -48,7 +48,8 @@ func (a pushAPI) pushLimits(w http.ResponseWriter, r *web.Request, _ []string) e
 	out := wire.PushLimits{
 		Version: 1, MaxFile: l.MaxFile, MaxFiles: l.MaxFiles, MaxBytes: l.MaxBytes, CheckBatch: l.CheckBatch,
 		Part: l.Part, WholeBelow: l.WholeBelow,
-		Encodings: web.Codings, Blocks: blocks.Method, Idle: int64(l.Idle / time.Second), Longest: int64(l.Longest / time.Second),
+		Encodings: web.Codings, Blocks: blocks.Method, BareParts: true,
+		Idle: int64(l.Idle / time.Second), Longest: int64(l.Longest / time.Second),
 	}
 	for _, q := range l.Used {
 		out.Quotas = append(out.Quotas, wire.PushQuota{Product: q.Product, Bytes: q.Bytes, Used: q.Used})
@@ -163,7 +164,7 @@ func parseRef(s string) (blob.Ref, error) {
 }
 
 // content prepares an upload of a content.
-func (a pushAPI) content(r *web.Request, args []string, part bool) (c stage.Caller, ref blob.Ref, u *web.Upload, err error) {
+func (a pushAPI) content(r *web.Request, args []string) (c stage.Caller, ref blob.Ref, u *web.Upload, err error) {
 	if c, err = r.Pusher(); err != nil {
 		return
 	}
@@ -177,12 +178,12 @@ func (a pushAPI) content(r *web.Request, args []string, part bool) (c stage.Call
 	if err != nil {
 		return
 	}
-	u, err = a.uploads.Open(r, part)
+	u, err = a.uploads.Open(r)
 	return
 }
 
-// plain returns the bytes of an upload, which may be a recipe. The caller closes them.
-func (a pushAPI) plain(r *web.Request, c stage.Caller, id string, u *web.Upload) (io.ReadCloser, error) {
+// plain returns the bytes of an upload of the content ref, which may be a recipe. The caller closes them.
+func (a pushAPI) plain(r *web.Request, c stage.Caller, id string, ref blob.Ref, u *web.Upload) (io.ReadCloser, error) {
 	text := r.Header.Get(wire.UploadBase)
 	if text == "" {
 		return io.NopCloser(u), nil
@@ -191,7 +192,7 @@ func (a pushAPI) plain(r *web.Request, c stage.Caller, id string, u *web.Upload)
 	if err != nil {
 		return nil, err
 	}
-	body, err := a.bases.FromRecipe(r.Context(), c, id, base, u)
+	body, err := a.bases.FromRecipe(r.Context(), c, id, ref, base, u)
 	if err != nil {
 		return nil, web.RefusalProblem(err)
 	}
@@ -217,12 +218,12 @@ func (a pushAPI) listBlocks(w http.ResponseWriter, r *web.Request, args []string
 }
 
 func (a pushAPI) putContent(w http.ResponseWriter, r *web.Request, args []string) error {
-	c, ref, u, err := a.content(r, args, false)
+	c, ref, u, err := a.content(r, args)
 	if err != nil {
 		return err
 	}
 	defer u.Close()
-	body, err := a.plain(r, c, args[0], u)
+	body, err := a.plain(r, c, args[0], ref, u)
 	if err != nil {
 		return err
 	}
@@ -243,7 +244,7 @@ func (a pushAPI) putContent(w http.ResponseWriter, r *web.Request, args []string
 }
 
 func (a pushAPI) putPart(w http.ResponseWriter, r *web.Request, args []string) error {
-	c, ref, u, err := a.content(r, args, true)
+	c, ref, u, err := a.content(r, args)
 	if err != nil {
 		return err
 	}
@@ -256,7 +257,7 @@ func (a pushAPI) putPart(w http.ResponseWriter, r *web.Request, args []string) e
 	if err != nil || total < 0 {
 		return &web.Problem{Word: "query", Detail: "the header field " + wire.UploadLength + " is missing or no number of bytes"}
 	}
-	body, err := a.plain(r, c, args[0], u)
+	body, err := a.plain(r, c, args[0], ref, u)
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func (f *fakeStages) Blocks(_ context.Context, _ stage.Caller, id string, ref bl
 	return blocks.List(bytes.NewReader(b))
 }
 
-func (f *fakeStages) FromRecipe(_ context.Context, _ stage.Caller, id string, base blob.Ref, recipe io.Reader) (io.ReadCloser, error) {
+func (f *fakeStages) FromRecipe(_ context.Context, _ stage.Caller, id string, _, base blob.Ref, recipe io.Reader) (io.ReadCloser, error) {
 	b, ok := f.got[base]
 	if !ok {
 		return nil, refusal(stage.NotFound, "no such content")
@@ -256,7 +256,7 @@ func TestPushRequests(t *testing.T) {
 		status             int
 		want               string // part of the answer
 	}{
-		{"GET", "", "", 200, `"check_batch":3,"part":100,"whole_below":200,"encodings":["zstd","gzip"],"blocks":"gear-4-20-64","idle":3600,"longest":7200,"quotas":[{"product":"ours","bytes":100,"used":7}]`},
+		{"GET", "", "", 200, `"check_batch":3,"part":100,"whole_below":200,"encodings":["zstd","gzip"],"blocks":"gear-4-20-64","bare_parts":true,"idle":3600,"longest":7200,"quotas":[{"product":"ours","bytes":100,"used":7}]`},
 		{"POST", "/stages", `{"product":"ours","version":"1"}`, 201, `"id":"S","state":"open","product":"ours","version":"1"`},
 		{"POST", "/stages", `{"product":"ours","key":"again","ci_job":{"ci":"github"}}`, 200, `"id":"S"`},
 		{"POST", "/stages", `{"product":"theirs"}`, 403, "problem:forbidden"},
@@ -373,7 +373,11 @@ func TestPushContents(t *testing.T) {
 		{"a part from a recipe", part + "0", recipe, []string{"Upload-Base", ref, "Upload-Length", "1000", "Content-Digest", sha256Field(recipe)}, 404, "not-found"},
 		{"a part", part + "0", other, []string{"Upload-Length", "1000", "Content-Digest", sha256Field(other)}, 204, ""},
 		{"a part in zstd", part + "3", zstded(t, other), []string{"Upload-Length", "1000", "Content-Encoding", "zstd", "Content-Digest", sha256Field(zstded(t, other))}, 204, ""},
-		{"a part without a digest", part + "1", other, []string{"Upload-Length", "1000"}, 400, "query"},
+		{"a part without a digest", part + "3", other, []string{"Upload-Length", "1000"}, 204, ""},
+		{"a part in zstd without a digest", part + "0", zstded(t, other), []string{"Upload-Length", "1000", "Content-Encoding", "zstd"}, 204, ""},
+		{"a part in truncated zstd without a digest", part + "0", z[:len(z)-5], []string{"Upload-Length", "1000", "Content-Encoding", "zstd"}, 400, "query"},
+		{"a part without a digest and a length", part + "1", other, nil, 400, "query"},
+		{"a part with a malformed digest", part + "1", other, []string{"Upload-Length", "1000", "Content-Digest", "sha-256=abc"}, 400, "query"},
 		{"a part with a wrong digest", part + "1", other, []string{"Upload-Length", "1000", "Content-Digest", sha256Field(plain)}, 422, "digest"},
 		{"a part without a length", part + "1", other, []string{"Content-Digest", sha256Field(other)}, 400, "query"},
 		{"a part of a negative length", part + "1", other, []string{"Upload-Length", "-1", "Content-Digest", sha256Field(other)}, 400, "query"},
@@ -523,7 +527,7 @@ func FuzzUpload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, coding string) {
 		r := httptest.NewRequest(http.MethodPut, "/", nil)
 		r.Header.Set("Content-Encoding", coding)
-		u, err := a.Open(&web.Request{Request: r, Body: bytes.NewReader(body), Allow: func(time.Duration) {}}, false)
+		u, err := a.Open(&web.Request{Request: r, Body: bytes.NewReader(body), Allow: func(time.Duration) {}})
 		if err != nil {
 			return
 		}
