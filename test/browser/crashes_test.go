@@ -96,15 +96,27 @@ func TestCrashPage(t *testing.T) {
 }
 
 // TestCrashPageLook: the stacks have no violation of WCAG A or AA, light and dark, with all details open, and
-// do not scroll sideways at 320 pixels.
+// do not scroll sideways at 320 pixels. Those of SYMDEPOT_DUMPS have long names, inlined functions and many
+// frames.
 func TestCrashPageLook(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, crashed)
+	dumps := []string{minidump(t, "test_app.dmp"), minidump(t, "windows_names.dmp"), minidump(t, "macos_crashpad.dmp"), minidump(t, "windows_assertion.dmp")}
+	more := os.Getenv("SYMDEPOT_DUMPS")
+	s := newSite(t, func(s *site) {
+		crashed(s)
+		if more != "" {
+			s.run("add", "--product", "More", filepath.Join(more, "symbols"))
+			for _, name := range []string{"linux_inline.dmp", "minidump_crashpad_annotation.dmp", "stack_exhaustion.dmp"} {
+				dumps = append(dumps, filepath.Join(more, name))
+			}
+		}
+	})
 	p := newTab(t)
-	for _, name := range []string{"test_app.dmp", "windows_names.dmp", "macos_crashpad.dmp", "windows_assertion.dmp"} {
+	for _, dump := range dumps {
+		name := filepath.Base(dump)
 		p.wide()
 		p.open(s.url + "/-/crashes")
-		p.walk(minidump(t, name))
+		p.walk(dump)
 		for _, open := range []bool{false, true} {
 			what := name
 			if open {

@@ -33,6 +33,7 @@ var meanings = []struct {
 	{regexp.MustCompile(`UNCAUGHT_NS_EXCEPTION`), false, "An exception of Objective-C was thrown that nothing caught."},
 	{regexp.MustCompile(`INT_DIVIDE_BY_ZERO|FPE_INTDIV|EXC_I386_DIV`), false, "A whole number was divided by zero."},
 	{regexp.MustCompile(`_FLT_|FPE_FLT|EXC_ARM_FP|^EXC_ARITHMETIC`), false, "A calculation with floating-point numbers failed."},
+	{regexp.MustCompile(`^SIGFPE$`), false, "A calculation failed, such as a division by zero."},
 	{regexp.MustCompile(`_INT_OVERFLOW|FPE_INTOVF`), false, "A whole number became too large."},
 	{regexp.MustCompile(`^EXCEPTION_(ILLEGAL|PRIV)_INSTRUCTION|SIGILL|^EXC_BAD_INSTRUCTION`), false,
 		"The processor met an instruction that it cannot carry out. Compilers put one where a program must not come."},

@@ -29,6 +29,7 @@ func TestMeaning(t *testing.T) {
 		{"EXCEPTION_FLT_DIVIDE_BY_ZERO", 0, true, "floating-point", false},
 		{"EXCEPTION_INT_OVERFLOW", 0, true, "too large", false},
 		{"SIGFPE / FPE_INTDIV", 0, true, "divided by zero", false},
+		{"SIGFPE", 0, true, "A calculation failed", false},
 		{"SIGFPE / FPE_FLTINV", 0, true, "floating-point", false},
 		{"SIGSEGV / SEGV_MAPERR", 0, true, "there is no memory", true},
 		{"SIGSEGV / SEGV_ACCERR", 1 << 32, true, "only be read", false},

@@ -82,6 +82,9 @@ func Print(out io.Writer, s *wire.Stacks, show Threads) error {
 		p("\n%s", term.Printable(title))
 		for k := range t.Frames {
 			printFrame(p, k, &t.Frames[k])
+			if _, err := w.Write(nil); err != nil { // out takes no more
+				return err
+			}
 		}
 		if t.Problem != "" {
 			p("      %s", term.Printable(t.Problem))
