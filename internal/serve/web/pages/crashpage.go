@@ -124,7 +124,8 @@ var trusts = []trustView{
 
 // lackWords say why a frame has no name, by its status.
 var lackWords = map[string]string{
-	"missing": "no symbols", "missing_symbol": "not in the symbols", "malformed": "symbols that cannot be read", "unknown_image": "in no module",
+	"missing": "no symbols", "missing_symbol": "not in the symbols", "malformed": "symbols that cannot be read",
+	"unknown_image": "in no module",
 }
 
 // askForDump answers GET crashes.
