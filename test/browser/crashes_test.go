@@ -100,7 +100,11 @@ func TestCrashPage(t *testing.T) {
 // frames.
 func TestCrashPageLook(t *testing.T) {
 	t.Parallel()
-	dumps := []string{minidump(t, "test_app.dmp"), minidump(t, "windows_names.dmp"), minidump(t, "macos_crashpad.dmp"), minidump(t, "windows_assertion.dmp")}
+	report, err := filepath.Abs("../../applecrash/testdata/app.ips")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dumps := []string{minidump(t, "test_app.dmp"), minidump(t, "windows_names.dmp"), minidump(t, "macos_crashpad.dmp"), minidump(t, "windows_assertion.dmp"), report}
 	more := os.Getenv("SYMDEPOT_DUMPS")
 	s := newSite(t, func(s *site) {
 		crashed(s)
@@ -117,6 +121,9 @@ func TestCrashPageLook(t *testing.T) {
 		p.wide()
 		p.open(s.url + "/-/crashes")
 		p.walk(dump)
+		if got := p.painted(); got.Shift >= 0.05 {
+			t.Errorf("%s: a layout shift of %g, want next to none; moved were %q", name, got.Shift, got.Moved)
+		}
 		for _, open := range []bool{false, true} {
 			what := name
 			if open {
