@@ -203,6 +203,56 @@ func TestSymbolsOfTree(t *testing.T) {
 	wantCached(t, d, 0)
 }
 
+// TestSymOfTree: the .sym of a served folder answers lookups of addresses and of unwind rules, for who sees the folder;
+// one of the depot comes first. One that cannot be read is no symbol file.
+func TestSymOfTree(t *testing.T) {
+	store := t.TempDir()
+	sym := func(function string) []byte {
+		return []byte("MODULE windows x86 " + helloID + " hello-x64.pdb\nFUNC 1000 20 0 " + function + "\n1000 20 7 0\n" +
+			"STACK CFI INIT 1000 20 .cfa: $esp 4 + .ra: .cfa 4 - ^\nFILE 0 a.c\n")
+	}
+	place(t, store, "hello-x64.pdb/"+helloID+"/hello-x64.sym", sym("in_place"))
+	place(t, store, "broken.pdb/"+helloID[:32]+"2/broken.sym", []byte("no symbol file"))
+	d := withSources(t, &clock{t: time.Now()}, store)
+	works(t, d)
+	ask := SymbolsAsk{Hold: func(ctx context.Context, wait func(context.Context) error) (bool, error) { return false, wait(ctx) }}
+	q := symbolicate.ModuleQuery{DebugFile: "hello-x64.pdb", DebugID: helloID}
+	want := func(function string) {
+		t.Helper()
+		m, err := d.Symbols.Source(ask).Module(t.Context(), q)
+		if err != nil {
+			t.Fatalf("module: %v; want %s", err, function)
+		}
+		defer m.Done()
+		if a, ok := m.Lookup(0x1004); !ok || len(a.Frames) != 1 || a.Frames[0].Function != function {
+			t.Errorf("%+v, %t; want %s", a, ok, function)
+		}
+		u, err := d.Symbols.Source(ask).Unwind(t.Context(), q)
+		if err != nil {
+			t.Fatalf("unwind rules: %v", err)
+		}
+		defer u.Done()
+		if u.Table == nil || !u.Table.Known(0x1004) {
+			t.Errorf("the rules %+v do not have the function", u)
+		}
+	}
+	want("in_place")
+	hidden := ask
+	hidden.Products = []string{"P"}
+	if _, err := d.Symbols.Source(hidden).Module(t.Context(), q); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("for a caller who does not see the folder: %v, want not found", err)
+	}
+	broken := symbolicate.ModuleQuery{DebugFile: "broken.pdb", DebugID: helloID[:32] + "2"}
+	if _, err := d.Symbols.Source(ask).Module(t.Context(), broken); err == nil {
+		t.Error("a file that is no .sym: want an error")
+	}
+	if _, err := d.Symbols.Source(ask).Unwind(t.Context(), broken); err == nil {
+		t.Error("the rules of a file that is no .sym: want an error")
+	}
+	add(t, d, "", file{"hello-x64.sym", sym("added")})
+	want("added")
+}
+
 // TestSymbolsOfUpstream: debug files are downloaded for a .sym only where that is
 // configured, and then once.
 func TestSymbolsOfUpstream(t *testing.T) {

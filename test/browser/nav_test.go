@@ -30,7 +30,7 @@ func TestNavigation(t *testing.T) {
 	} {
 		p.open(s.url + path)
 		want := []string{
-			"Files: Search, Missing, Identify", "Builds: Builds, Products", "Tools: Trace, Symbolicate, Connect",
+			"Files: Search, Missing, Identify, Crashes", "Builds: Builds, Products", "Tools: Trace, Symbolicate, Connect",
 			"Operate: Jobs, Upstreams, Disk, Retention, About", "Preferences: Preferences", "Sign in: Sign in",
 		}
 		if got := eval[[]string](p, menus); !slices.Equal(got, want) {
@@ -42,7 +42,7 @@ func TestNavigation(t *testing.T) {
 	}
 	s, admin := closed(t)
 	p.newForm(s.url+"/-/login", "/-/builds", s.token("Anna", "--product", "Game"))
-	if got, want := eval[[]string](p, menus), "Files: Search, Identify|Builds: Builds, Products|Tools: Trace, Symbolicate, Connect|Disk: Disk|Anna: Tokens, Sign-ins, Preferences, Sign out"; strings.Join(got, "|") != want {
+	if got, want := eval[[]string](p, menus), "Files: Search, Identify, Crashes|Builds: Builds, Products|Tools: Trace, Symbolicate, Connect|Disk: Disk|Anna: Tokens, Sign-ins, Preferences, Sign out"; strings.Join(got, "|") != want {
 		t.Errorf("a reader of one product has the navigation %q, want %q", got, want)
 	}
 	p.click(`form[action="/-/logout"] button`)

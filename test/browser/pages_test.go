@@ -269,7 +269,7 @@ func shown(s *site) map[string]string {
 		"file": s.file("hello-x64.pdb"), "file-elf": s.file("libprog.so"), "file-sources": s.file("prog-sha1"), "sources": s.file("prog-sha1") + "/sources",
 		"source": s.file("app") + "/source?path=/usr/src/symdepot-src/prog.c#L2", "functions": s.file("hello-x64.pdb") + "/functions?q=s", "symbolicate": s.url + "/-/symbolicate?name=app&id=1",
 		"search-in-place": s.url + "/-/search?q=libapp.so", "trace-in-place": s.url + "/-/trace?path=" + url.QueryEscape("/buildid/"+splitID+"/executable"), "txs": s.url + "/-/builds", "builds": s.url + "/-/builds/1",
-		"connect": s.url + "/-/connect", "identify": s.url + "/-/identify", "prefs": s.url + "/-/prefs", "error": s.url + "/-/builds/999",
+		"connect": s.url + "/-/connect", "identify": s.url + "/-/identify", "crashes": s.url + "/-/crashes", "prefs": s.url + "/-/prefs", "error": s.url + "/-/builds/999",
 		"missing": s.url + "/-/missing", "jobs": s.url + "/-/jobs", "job": s.url + "/-/jobs/1", "upstreams": s.url + "/-/upstreams", "disk": s.url + "/-/disk", "retention": s.url + "/-/retention",
 		"trace": s.url + "/-/trace?path=" + url.QueryEscape("/hello-x64.pdb/"+pdbID[:32]+"2/hello-x64.pdb"), "trace-found": s.url + "/-/trace?path=" + url.QueryEscape(pdbPath),
 		"trace-form": s.url + "/-/trace", "trace-wrong": s.url + "/-/trace?path=a%2Fb",

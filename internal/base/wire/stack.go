@@ -37,8 +37,10 @@ type StackSystem struct {
 
 // StackCrash is the reason of a crash.
 type StackCrash struct {
-	Reason    string `json:"reason"` // in words, such as EXCEPTION_ACCESS_VIOLATION_WRITE
-	Address   string `json:"address"`
+	Reason  string `json:"reason"` // in words, such as EXCEPTION_ACCESS_VIOLATION_WRITE
+	Address string `json:"address"`
+	// Meaning says the reason in a sentence for people; empty for a reason that is not known.
+	Meaning   string `json:"meaning,omitempty"`
 	Assertion string `json:"assertion,omitempty"`
 }
 
@@ -70,6 +72,8 @@ type StackFrame struct {
 	Line           int           `json:"line,omitempty"`
 	Inlines        []StackInline `json:"inlines,omitempty"` // innermost first
 	Source         string        `json:"source,omitempty"`  // the line of the innermost function
+	SourceBefore   []string      `json:"source_before,omitempty"`
+	SourceAfter    []string      `json:"source_after,omitempty"`
 	Problem        string        `json:"problem,omitempty"` // why the unwind rules did not lead to the caller
 }
 

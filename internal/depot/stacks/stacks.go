@@ -155,17 +155,9 @@ func stateOf(m symbolicate.NativeModule) State {
 func (f Filler) module(ctx context.Context, m stacktext.Module, chosen map[string]blob.Ref) (Module, error) {
 	out := Module{Module: m, State: Found}
 	if m.ID != "" {
-		list, err := f.builds(ctx, catalog.ObjectQuery{ID: m.ID})
-		if err != nil && !errors.Is(err, fs.ErrInvalid) {
-			return out, err
-		}
-		if i := slices.IndexFunc(list, func(b Build) bool { return strings.EqualFold(b.Name, m.Name) }); i > 0 {
-			list[0] = list[i]
-		}
-		if len(list) > 0 {
-			out.File = &list[0]
-		}
-		return out, nil // an upstream or a served folder may have it
+		var err error
+		out.File, err = f.Held(ctx, m.Name, m.ID)
+		return out, err // an upstream or a served folder may have it
 	}
 	if ref, ok := chosen[m.Name]; ok {
 		e, err := f.Catalog.Entry(ctx, f.Scope, ref)
@@ -196,6 +188,19 @@ func (f Filler) module(ctx context.Context, m stacktext.Module, chosen map[strin
 		out.State = Choose
 	}
 	return out, nil
+}
+
+// Held returns the file with the functions of a module that the catalog lists: of several, the one with the
+// name, or else the newest. Nil: it lists none.
+func (f Filler) Held(ctx context.Context, name, id string) (*Build, error) {
+	list, err := f.builds(ctx, catalog.ObjectQuery{ID: id})
+	if errors.Is(err, fs.ErrInvalid) || err == nil && len(list) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &list[max(0, slices.IndexFunc(list, func(b Build) bool { return strings.EqualFold(b.Name, name) }))], nil
 }
 
 // maxBuilds is how many builds of a module can be chosen from.

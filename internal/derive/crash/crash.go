@@ -246,6 +246,7 @@ func (a *Analysis) Stacks() *wire.Stacks {
 	}
 	if e := w.Exception; e != nil {
 		s.Crash = &wire.StackCrash{Reason: e.Reason, Address: hex(e.Address), Assertion: w.Assertion}
+		s.Crash.Meaning = meaning(e.Reason, e.Address, w.Kind != KindReport || e.Address != 0) // a report may not have it
 	} else if w.Assertion != "" {
 		s.Crash = &wire.StackCrash{Reason: "assertion", Address: hex(0), Assertion: w.Assertion}
 	}
@@ -328,7 +329,7 @@ func (a *Analysis) frame(f *Frame, list []symbolicate.NativeFrame) wire.StackFra
 		return out
 	}
 	out.Function, out.File, out.Line = outer.Function, outer.AbsPath, int(outer.Lineno)
-	out.Source = list[0].ContextLine
+	out.Source, out.SourceBefore, out.SourceAfter = list[0].ContextLine, list[0].PreContext, list[0].PostContext
 	if outer.SymAddr != nil {
 		out.FunctionOffset = hex(f.PC - uint64(*outer.SymAddr))
 	}

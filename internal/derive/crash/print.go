@@ -34,8 +34,8 @@ func ParseThreads(text string) (Threads, error) {
 	return 0, errors.New("expected the number of a thread, crash or all")
 }
 
-// has reports whether thread i is printed.
-func (t Threads) has(i int, s *wire.Stacks) bool {
+// Has reports whether thread i is printed.
+func (t Threads) Has(i int, s *wire.Stacks) bool {
 	if t == CrashedThread {
 		return i == max(s.Requesting, 0) || s.Threads[i].Name == lastException
 	}
@@ -52,6 +52,9 @@ func Print(out io.Writer, s *wire.Stacks, show Threads) error {
 	p := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 	if c := s.Crash; c != nil {
 		p("Crash:    %s at %s", term.Printable(c.Reason), c.Address)
+		if c.Meaning != "" {
+			p("          %s", c.Meaning)
+		}
 		if c.Assertion != "" {
 			p("Assertion: %s", strings.ReplaceAll(term.PrintableText(c.Assertion, maxAssertion), "\n", "\n          "))
 		}
@@ -65,7 +68,7 @@ func Print(out io.Writer, s *wire.Stacks, show Threads) error {
 	}
 	for i := range s.Threads {
 		t := &s.Threads[i]
-		if !show.has(i, s) {
+		if !show.Has(i, s) {
 			continue
 		}
 		title := fmt.Sprintf("Thread %d (%d", i, t.ID)
@@ -79,6 +82,9 @@ func Print(out io.Writer, s *wire.Stacks, show Threads) error {
 		p("\n%s", term.Printable(title))
 		for k := range t.Frames {
 			printFrame(p, k, &t.Frames[k])
+			if _, err := w.Write(nil); err != nil { // out takes no more
+				return err
+			}
 		}
 		if t.Problem != "" {
 			p("      %s", term.Printable(t.Problem))

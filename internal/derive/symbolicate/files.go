@@ -17,11 +17,12 @@ import (
 type piece struct {
 	hit *record.Hit
 	// path is the request that finds the file in a tree, as segments, if hit is nil.
-	path []string
-	name string
-	kind symfile.Kind
-	tag  string // changes with the content
-	size int64
+	path  []string
+	debug bool // of a file of a tree: it was found as debug information
+	name  string
+	kind  symfile.Kind
+	tag   string // changes with the content
+	size  int64
 }
 
 // ref returns the content; zero for a file of a tree.
@@ -153,7 +154,7 @@ func (f *files) isSym() bool {
 
 func hasDebug(list []*piece) bool {
 	return slices.ContainsFunc(list, func(p *piece) bool {
-		return p.kind == symfile.PDB || p.hit != nil && p.hit.Object.Role&symfile.Debug != 0
+		return p.kind == symfile.PDB || p.debug || p.hit != nil && p.hit.Object.Role&symfile.Debug != 0
 	})
 }
 

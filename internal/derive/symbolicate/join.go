@@ -24,8 +24,8 @@ const program = symfile.Executable | symfile.Debug
 // This is another rule than answer.Search, which returns the first file. Here several files
 // make one answer: those that the index has, added and cached ones alike, are chosen by their
 // rows, before one is opened. Only if none of them has debug information are the files in place
-// asked for, which Depot.InTrees looks for in the order of answer.Search; then, by Answer, the
-// upstreams.
+// asked for, which Depot.InTrees looks for in the order of answer.Search: debug information, and
+// a .sym if what was found may be a program without any. Then, by Answer, the upstreams are.
 func (svc *Service) find(ctx context.Context, products []string, q ModuleQuery, withSym bool, unfit ...blob.Ref) (*files, error) {
 	if q.DebugID == "" && q.CodeID == "" {
 		return nil, fs.ErrNotExist
@@ -42,6 +42,11 @@ func (svc *Service) find(ctx context.Context, products []string, q ModuleQuery, 
 			f, err = inTree, nil
 		} else if !errors.Is(terr, fs.ErrNotExist) {
 			return nil, terr
+		}
+	}
+	if withSym && (errors.Is(err, fs.ErrNotExist) || err == nil && !hasDebug(f.list)) {
+		if sym, serr := svc.symInTrees(ctx, products, q); !errors.Is(serr, fs.ErrNotExist) {
+			return sym, serr
 		}
 	}
 	if err == nil {
@@ -268,11 +273,12 @@ func (svc *Service) findInTrees(ctx context.Context, products []string, q Module
 func (svc *Service) debugInTrees(ctx context.Context, products []string, q ModuleQuery, debugID string, f *files) error {
 	debugFile := symfile.BaseName(q.DebugFile)
 	var paths [][]string
-	if debugFile != "" && debugID != "" {
-		paths = append(paths, []string{debugFile, debugID, debugFile})
-	}
+	// The name is that of the program, which may be stripped.
 	if id, err := debugid.ParseBuildID(q.CodeID); err == nil && len(q.CodeID) >= 32 {
 		paths = append(paths, []string{"buildid", string(id), "debuginfo"})
+	}
+	if debugFile != "" && debugID != "" {
+		paths = append(paths, []string{debugFile, debugID, debugFile})
 	}
 	for _, path := range paths {
 		p, err := svc.inTree(ctx, products, path)
@@ -282,6 +288,7 @@ func (svc *Service) debugInTrees(ctx context.Context, products []string, q Modul
 		if err != nil {
 			return err
 		}
+		p.debug = path[0] == "buildid"
 		f.list = append(f.list, p)
 		if f.name == "" || p.kind == symfile.PDB {
 			f.name = cmp.Or(p.name, debugFile)
@@ -289,6 +296,21 @@ func (svc *Service) debugInTrees(ctx context.Context, products []string, q Modul
 		return nil
 	}
 	return nil
+}
+
+// symInTrees finds a .sym in the trees.
+func (svc *Service) symInTrees(ctx context.Context, products []string, q ModuleQuery) (*files, error) {
+	name := symfile.BaseName(cmp.Or(q.DebugFile, q.CodeFile))
+	id, err := debugid.ParseBreakpad(q.DebugID)
+	if name == "" || err != nil {
+		return nil, fs.ErrNotExist
+	}
+	p, err := svc.inTree(ctx, products, []string{name, q.DebugID, layout.Stem(name) + ".sym"})
+	if err != nil {
+		return nil, err
+	}
+	p.kind = symfile.Breakpad
+	return &files{name: name, id: id, list: []*piece{p}}, nil
 }
 
 // codeInTrees takes the program of a module from the trees, if one has it and it is not the

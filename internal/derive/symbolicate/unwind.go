@@ -120,13 +120,16 @@ func (c clientLookups) symUnwind(ctx context.Context, q ModuleQuery, why error) 
 	for {
 		sym, serr := c.svc.findSym(ctx, c.ask.Products, q, unfit)
 		if errors.Is(serr, fs.ErrNotExist) {
+			sym, serr = c.svc.symInTrees(ctx, c.ask.Products, q)
+		}
+		if errors.Is(serr, fs.ErrNotExist) {
 			return nil, orNotExist(why)
 		}
 		if serr != nil {
 			return nil, serr
 		}
 		u, serr := c.shareUnwind(ctx, sym)
-		if serr == nil || !isBadSource(serr) || len(unfit) == maxUnfit {
+		if serr == nil || !isBadSource(serr) || !sym.isSym() || len(unfit) == maxUnfit {
 			return u, serr
 		}
 		why, unfit = serr, append(unfit, sym.source())

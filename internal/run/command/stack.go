@@ -6,10 +6,10 @@ import (
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/crashes"
-	"github.com/symdepot/symdepot/internal/depot/importexport"
 	"github.com/symdepot/symdepot/internal/derive/crash"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
 type stackCmd struct {
@@ -75,10 +75,12 @@ func (c stackCmd) depot(a *session) (*depot.Depot, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	_, err = importexport.Add(a.Ctx, d, []string{c.Symbols}, importexport.AddOptions{SkipUnreadable: true})
-	if err != nil && !errors.Is(err, depot.ErrEmpty) {
+	list, release, err := setup.ScanFolders(a.Ctx, []string{c.Symbols}, d.Watched.Dir())
+	if err != nil {
+		release()
 		done()
 		return nil, nil, err
 	}
-	return d, done, nil
+	d.Watched.Use(list)
+	return d, func() { release(); done() }, nil
 }

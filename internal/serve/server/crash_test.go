@@ -1,12 +1,17 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/files/sparse"
 	"github.com/symdepot/symdepot/internal/index/record"
 )
 
@@ -105,5 +110,82 @@ func TestAppleCrashReport(t *testing.T) {
 	}
 	if got := w.postForm(t, "/applecrashreport", "upload_file_minidump", appReport); got.status != 400 || !strings.Contains(got.body, "apple_crash_report") {
 		t.Errorf("another field: status %d: %s; want 400", got.status, got.body)
+	}
+}
+
+// TestStackInParts: a client that sends parts of a dump, as the script of the page does, is told what is needed, and then gets the answer
+// for the whole dump.
+func TestStackInParts(t *testing.T) {
+	w := newLookupWorld(t)
+	dump, err := os.ReadFile("../../../testdata/minidump/test_app.dmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "/-/api/v1/stack"
+	whole := askBody(w.server, "POST", path+"?name=a.dmp", string(dump), w.reader, "Content-Type: application/octet-stream")
+	if whole.status != 200 || !strings.Contains(whole.body, `"meaning":"The program wrote`) {
+		t.Fatalf("the whole dump: status %d: %.300s; want 200 and the meaning of the reason", whole.status, whole.body)
+	}
+	h := sparse.Header{Name: "a.dmp", Size: int64(len(dump)), Slices: []sparse.Range{{At: 0, Len: 512}}}
+	send := func(query string) reply {
+		t.Helper()
+		open, _, err := sparse.Message(h, bytes.NewReader(dump))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(open())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return askBody(w.server, "POST", path+query, string(text), w.reader, "Content-Type: "+sparse.MediaType)
+	}
+	rounds := 0
+	for ; rounds <= sparse.MaxRounds; rounds++ {
+		got := send("?only=need")
+		var need sparse.Need
+		if err := json.Unmarshal([]byte(got.body), &need); err != nil || need.Need == nil {
+			t.Fatalf("round %d: status %d: %.300s; want what is needed", rounds, got.status, got.body)
+		}
+		if got.status == 200 && len(need.Need) == 0 {
+			break
+		}
+		if got.status != 202 {
+			t.Fatalf("round %d: status %d: %.300s; want 202", rounds, got.status, got.body)
+		}
+		h.Slices = append(h.Slices, need.Need...)
+	}
+	if got := send(""); rounds == 0 || got.status != 200 || got.body != whole.body {
+		t.Errorf("after %d rounds: status %d: %.300s\nwant the answer for the whole dump: %.300s", rounds, got.status, got.body, whole.body)
+	}
+	for query, want := range map[string]int{"?only=all": 400, "?name=a.txt&only=need": 200, "?name=a.txt": 422} {
+		if got := askBody(w.server, "POST", path+query, "no dump", w.reader, "Content-Type: application/octet-stream"); got.status != want {
+			t.Errorf("%s of a text: status %d: %s; want %d", query, got.status, got.body, want)
+		}
+	}
+}
+
+// TestCrashPageRights: the page of a dump has the functions of files that the caller may read, and for another caller it
+// is as if they did not exist.
+func TestCrashPageRights(t *testing.T) {
+	w := newLookupWorld(t)
+	id := w.pdb.obj.DebugID
+	dump := string(dumpOf(debugid.PE{TimeDateStamp: 1, SizeOfImage: 1 << 16}, id))
+	form, kind := formOf(t, "x", "y")
+	file := "Content-Disposition: form-data; name=\"file\"; filename=\"a.dmp\"\r\n\r\n" + dump + "\r\n"
+	boundary, _, _ := strings.Cut(form, "\r\n")
+	form = boundary + "\r\n" + file + form
+	send := func(who string) reply {
+		t.Helper()
+		return askBody(w.server, "POST", "/-/crashes", form, kind, who)
+	}
+	if got := send(w.reader); got.status != 200 || !strings.Contains(got.body, "sum(Pair*)") || !strings.Contains(got.body, w.pdb.page()) {
+		t.Errorf("the reader: status %d; want 200, the function and a link to its file:\n%s", got.status, got.body)
+	}
+	if got := send(w.other); got.status != 200 || strings.Contains(got.body, "sum(Pair*)") || strings.Contains(got.body, w.pdb.page()) ||
+		!strings.Contains(got.body, "add hello-x64.pdb with the id "+id.Breakpad()) {
+		t.Errorf("another reader: status %d; want 200, the file missing:\n%s", got.status, got.body)
+	}
+	if got := send("Accept: text/html"); got.status != 401 {
+		t.Errorf("nobody: status %d, want 401", got.status)
 	}
 }

@@ -280,6 +280,7 @@ func (m *minidumps) walk(ctx context.Context, j crashWork, d *sentDump, src cras
 	case err != nil:
 		return nil, err
 	}
+	m.wish(ctx, j, a)
 	return a.Native(), nil
 }
 
@@ -378,36 +379,41 @@ func (s *symbolication) crashWork(x *exchange, r *http.Request) crashWork {
 	return crashWork{owner: cmp.Or(callerOf(x), "address "+client), client: client, until: x.start.Add(s.cfg.Wait)}
 }
 
-// analyze walks a dump, and remembers what its stacks lack as wishes.
+// analyze walks a dump.
 func (s *symbolication) analyze(
 	ctx context.Context, j crashWork, d io.ReaderAt, size int64, src crash.Source, ask depot.SymbolsAsk,
 ) (*crash.Analysis, error) {
-	a, err := crash.Analyze(ctx, func(ctx context.Context, res crash.Resolver) (*crash.Walk, error) {
+	return crash.Analyze(ctx, func(ctx context.Context, res crash.Resolver) (*crash.Walk, error) {
 		return s.dumps.Walk(ctx, j.client, j.until, d, size, res)
 	}, src, s.depot.Symbols.Texts(ask), j.candidates)
-	if err != nil {
-		return nil, err
-	}
-	if lacking := a.Lacking(); len(lacking) > 0 {
-		if err := s.depot.Arrivals.Wish(ctx, j.owner, lacking); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Warn("what the stacks of a dump lack is not remembered", "error", err)
-		}
-	}
-	return a, nil
 }
 
-// stacksOf walks a dump for a request of the JSON API.
-func (s *symbolication) stacksOf(ctx context.Context, x *exchange, r *http.Request, d io.ReaderAt, size int64) (*wire.Stacks, error) {
+// wish remembers what the stacks of a dump lack as wishes.
+func (s *symbolication) wish(ctx context.Context, j crashWork, a *crash.Analysis) {
+	lacking := a.Lacking()
+	if len(lacking) == 0 {
+		return
+	}
+	if err := s.depot.Arrivals.Wish(ctx, j.owner, lacking); err != nil && ctx.Err() == nil {
+		s.cfg.Log.Warn("what the stacks of a dump lack is not remembered", "error", err)
+	}
+}
+
+// stacksOf walks a dump for a request of the JSON API or of a page. note remembers what the stacks lack.
+func (s *symbolication) stacksOf(
+	ctx context.Context, x *exchange, r *http.Request, d io.ReaderAt, size int64,
+) (stacks *wire.Stacks, note func(context.Context), err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Wait+s.cfg.Symbols.Wait+dumpTime)
 	defer cancel()
 	ask, end, err := s.forPage(ctx, x, r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer end()
-	a, err := s.analyze(ctx, s.crashWork(x, r), d, size, s.source(x, r, ask), ask)
+	j := s.crashWork(x, r)
+	a, err := s.analyze(ctx, j, d, size, s.source(x, r, ask), ask)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return a.Stacks(), nil
+	return a.Stacks(), func(ctx context.Context) { s.wish(ctx, j, a) }, nil
 }

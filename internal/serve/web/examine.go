@@ -63,7 +63,7 @@ type SentFile struct {
 	Name  string
 	Parts *sparse.File // nil: the file is whole
 	Whole *wholeFile
-	// unread: nothing is looked up, because nobody reads the answer.
+	// Unread: nothing is looked up or remembered, because nobody reads the answer.
 	Unread bool
 }
 
@@ -199,7 +199,7 @@ func unreadable(err error) error {
 		}
 	}
 	if errors.Is(err, sparse.ErrLimit) {
-		return &Problem{Word: "too-large", Detail: err.Error() + "; the command symdepot identify reads it on your machine"}
+		return &Problem{Word: "too-large", Detail: err.Error() + "; the commands symdepot identify and symdepot stack read it on your machine"}
 	}
 	return err
 }

@@ -58,8 +58,9 @@ type Request struct {
 	// Symbols waits for the turn of the request at symbolication, and returns what symbolication
 	// must know of the client; end gives the turn back. Nil: it has its turn at once.
 	Symbols func(context.Context) (ask depot.SymbolsAsk, end func(), err error)
-	// Dump walks the stacks of a crash dump for this client; nil: no dumps are taken.
-	Dump func(ctx context.Context, dump io.ReaderAt, size int64) (*wire.Stacks, error)
+	// Dump walks the stacks of a crash dump for this client; nil: no dumps are taken. note remembers
+	// what the stacks lack: it is called if all was there that the walk has read.
+	Dump func(ctx context.Context, dump io.ReaderAt, size int64) (stacks *wire.Stacks, note func(context.Context), err error)
 	// ID is the number of the request in the log.
 	ID string
 	// Challenges are the values of WWW-Authenticate for anonymous clients.

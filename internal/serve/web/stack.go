@@ -1,11 +1,13 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/depot/stacks"
 	"github.com/symdepot/symdepot/internal/derive/crash"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/files/sparse"
@@ -17,13 +19,20 @@ func (s *Symbolication) Stacks(r *Request, f *SentFile) (answer *wire.Stacks, ne
 	if s.Off() || r.Dump == nil {
 		return nil, nil, errOff
 	}
+	var note func(context.Context)
 	if f.Parts == nil {
-		answer, err = r.Dump(r.Context(), f.Whole, f.Whole.size)
+		answer, note, err = r.Dump(r.Context(), f.Whole, f.Whole.size)
 	} else {
-		need, err = f.Parts.Try(func(p io.ReaderAt) error {
-			answer, err = r.Dump(r.Context(), &oneReader{r: p}, f.Parts.Size())
+		need, err = f.Parts.Try(func(p io.ReaderAt) (err error) {
+			answer, note, err = r.Dump(r.Context(), &oneReader{r: p}, f.Parts.Size())
 			return err
 		})
+	}
+	if err == nil && need == nil {
+		if !f.Unread {
+			note(r.Context())
+		}
+		return answer, nil, nil
 	}
 	if bad, ok := errors.AsType[symbolicate.RequestError](err); ok {
 		err = &Problem{Word: "too-large", Detail: bad.Title}
@@ -33,8 +42,16 @@ func (s *Symbolication) Stacks(r *Request, f *SentFile) (answer *wire.Stacks, ne
 		err = &Problem{Word: "busy", Detail: err.Error()}
 	case errors.Is(err, crash.ErrLimit):
 		err = &Problem{Word: "not-symbol", Detail: err.Error()}
+	case errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil:
+		err = &Problem{Word: "busy", Detail: "the files of the modules were not ready in time; ask again"}
 	}
 	return answer, need, unreadable(err)
+}
+
+// Held returns the file with the functions of a module that the client may see; nil: there is none in the
+// catalog.
+func (s *Symbolication) Held(r *Request, name, id string) (*stacks.Build, error) {
+	return stacks.Filler{Catalog: s.catalog, Scope: r.Scope()}.Held(r.Context(), name, id)
 }
 
 // oneReader lets one goroutine read at a time.

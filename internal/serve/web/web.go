@@ -9,8 +9,8 @@ import "slices"
 // symbol file, so that a module named "-" is found. The workers' API, worker, is
 // answered by the server.
 var words = []string{
-	"about", "api", "assets", "audit", "builds", "connect", "device", "disk", "docs", "events", "file", "identify", "jobs", "login", "logout",
-	"missing", "oauth", "prefs", "product", "products", "publish", "retention", "search", "signins", //nolint:misspell // a word of addresses
+	"about", "api", "assets", "audit", "builds", "connect", "crashes", "device", "disk", "docs", "events", "file", "identify", "jobs", "login",
+	"logout", "missing", "oauth", "prefs", "product", "products", "publish", "retention", "search", "signins", //nolint:misspell // a word of addresses
 	"src", "symbolicate", "tokens", "trace", "upstreams", "version", "worker",
 }
 

@@ -24,16 +24,13 @@ func (a identifyAPI) identify(w http.ResponseWriter, r *web.Request, _ []string)
 	if err := web.OnlyParameters(r, "name", "missing", "only"); err != nil {
 		return err
 	}
-	wrong := func(field, why string) error {
-		return web.BadParameter(field, why)
+	missing := r.URL.Query().Get("missing")
+	if missing != "" && missing != web.MissingCSV && missing != web.MissingManifest {
+		return web.BadParameter("missing", web.MissingCSV+" or "+web.MissingManifest+" is expected")
 	}
-	q := r.URL.Query()
-	missing, onlyNeed := q.Get("missing"), q.Get("only") == onlyWhatIsNeeded
-	switch {
-	case missing != "" && missing != web.MissingCSV && missing != web.MissingManifest:
-		return wrong("missing", web.MissingCSV+" or "+web.MissingManifest+" is expected")
-	case q.Has("only") && !onlyNeed:
-		return wrong("only", onlyWhatIsNeeded+" is expected")
+	onlyNeed, err := asksForNeed(r)
+	if err != nil {
+		return err
 	}
 	f, err := a.Receive(r)
 	if err != nil {
@@ -63,6 +60,15 @@ func (a identifyAPI) identify(w http.ResponseWriter, r *web.Request, _ []string)
 // onlyWhatIsNeeded is the value of the parameter only: the answer says which parts of the
 // file are needed, and nothing of the file.
 const onlyWhatIsNeeded = "need"
+
+// asksForNeed reports whether a request has this value.
+func asksForNeed(r *web.Request) (bool, error) {
+	q := r.URL.Query()
+	if q.Has("only") && q.Get("only") != onlyWhatIsNeeded {
+		return false, web.BadParameter("only", onlyWhatIsNeeded+" is expected")
+	}
+	return q.Has("only"), nil
+}
 
 // matchFiles answers POST match: what the depot has of files that are given by name and id.
 func (a identifyAPI) matchFiles(w http.ResponseWriter, r *web.Request, _ []string) error {

@@ -117,16 +117,15 @@ func (p identifyPages) identifyFiles(w *reply, r *web.Request, _ []string) error
 	if err := r.MayRead(); err != nil {
 		return err
 	}
-	kind, param, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != "multipart/form-data" || param["boundary"] == "" {
-		return &web.Problem{Word: "query", Detail: "a form with files is expected"}
+	form, err := openForm(r)
+	if err != nil {
+		return err
 	}
 	done, err := p.examiner.Arrive(r)
 	if err != nil {
 		return err
 	}
 	defer done()
-	form := multipart.NewReader(io.LimitReader(r.Body, web.MaxWhole+sparse.MaxHeld), param["boundary"])
 	f := w.frame(r, "What is this file?", nil)
 	v := identifyView{Asked: true}
 	for {
@@ -154,6 +153,15 @@ func (p identifyPages) identifyFiles(w *reply, r *web.Request, _ []string) error
 	return w.print(r, http.StatusOK, "identify", f)
 }
 
+// openForm begins to read a form with files.
+func openForm(r *web.Request) (*multipart.Reader, error) {
+	kind, param, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" || param["boundary"] == "" {
+		return nil, &web.Problem{Word: "query", Detail: "a form with files is expected"}
+	}
+	return multipart.NewReader(io.LimitReader(r.Body, web.MaxWhole+sparse.MaxHeld), param["boundary"]), nil
+}
+
 // formProblem says what is wrong with a form of files.
 func formProblem(err error) error {
 	switch {
@@ -165,21 +173,32 @@ func formProblem(err error) error {
 	return err
 }
 
-// identifyPart examines one file of a form.
-func (p identifyPages) identifyPart(f *frame, r *web.Request, part *multipart.Part) (v fileView, err error) {
+// sentFile reads a file of a form, whole or as a message with parts of it. The caller closes what is
+// whole.
+func sentFile(x *web.Examiner, r *web.Request, part *multipart.Part) (*web.SentFile, error) {
 	sent := &web.SentFile{Name: baseName(part.FileName())}
+	var err error
 	if kind, _, _ := mime.ParseMediaType(part.Header.Get("Content-Type")); kind == sparse.MediaType {
 		err = sent.ReadParts(r.Memory.Counted(r.Context(), part))
 		sent.Name = baseName(sent.Name)
 	} else {
-		sent.Whole, err = p.examiner.ReadWhole(part)
+		sent.Whole, err = x.ReadWhole(part)
 	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return v, web.TooLargeWhole()
+		err = web.TooLargeWhole()
 	case errors.Is(err, sparse.ErrMessage):
-		return v, &web.Problem{Word: "query", Detail: err.Error()}
-	case err != nil && !errors.Is(err, sparse.ErrLimit):
+		err = &web.Problem{Word: "query", Detail: err.Error()}
+	case errors.Is(err, sparse.ErrLimit):
+		err = &web.Problem{Word: "too-large", Detail: err.Error()}
+	}
+	return sent, err
+}
+
+// identifyPart examines one file of a form.
+func (p identifyPages) identifyPart(f *frame, r *web.Request, part *multipart.Part) (v fileView, err error) {
+	sent, err := sentFile(p.examiner, r, part)
+	if err != nil {
 		return v, err
 	}
 	defer sent.Whole.Close()

@@ -63,7 +63,7 @@ func (p sourcePages) showSources(w *reply, r *web.Request, args []string) error 
 	for _, n := range l.Items {
 		row := sourceRow{SourceName: n, Class: stateClass[n.State]}
 		if n.State != "missing" && stacks.ModuleID(o) != "" {
-			row.Link = f.sourceLine(ref, n.Name, 0)
+			row.Link = sourceLine(f.Base, ref, n.Name, 0)
 		}
 		found = found || n.State != "missing"
 		v.Rows = append(v.Rows, row)

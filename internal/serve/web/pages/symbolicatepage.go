@@ -170,7 +170,7 @@ func (v *symbolicateView) fill(f *frame, a *stacks.Answer, form url.Values) {
 			if file := a.Modules[l.Module].File; file != nil {
 				s.Link = link(f.Base, "file", []string{file.Ref.String(), "functions"}, values("q", frame.Function))
 				if frame.Source != "" {
-					s.SourceRow = f.sourceLine(file.Ref, frame.File, frame.Line)
+					s.SourceRow = sourceLine(f.Base, file.Ref, frame.File, frame.Line)
 				}
 			}
 			row.Frames = append(row.Frames, s)
@@ -180,8 +180,8 @@ func (v *symbolicateView) fill(f *frame, a *stacks.Answer, form url.Values) {
 }
 
 // sourceLine is the address of a line of a source file that a content names.
-func (f *frame) sourceLine(ref blob.Ref, path string, line uint32) string {
-	at := link(f.Base, "file", []string{ref.String(), "source"}, values("path", path))
+func sourceLine(base string, ref blob.Ref, path string, line uint32) string {
+	at := link(base, "file", []string{ref.String(), "source"}, values("path", path))
 	if line > 0 {
 		at += "#L" + strconv.FormatUint(uint64(line), 10)
 	}

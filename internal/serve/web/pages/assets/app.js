@@ -140,10 +140,12 @@
   };
   const type = "application/x-symdepot-slices";
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
-  const needed = async (file, api) => {
+  const mib = (n) => (n / 1048576).toFixed(1) + " MiB";
+  const needed = async (file, api, sent) => {
     const slices = file.size ? [{ at: 0, len: Math.min(file.size, 65536) }] : [];
     for (let round = 1, waits = 0; round <= 32;) {
       const head = JSON.stringify({ name: file.name, size: file.size, round, slices }) + "\n";
+      sent(slices.reduce((n, s) => n + s.len, 0));
       const parts = new File([head, ...slices.map((s) => file.slice(s.at, s.at + s.len))], file.name, { type });
       const answer = await fetch(api + "?only=need", { method: "POST", headers: { "Content-Type": type }, body: parts });
       if (answer.status === 503 && waits++ < 10) {
@@ -151,6 +153,7 @@
         continue;
       }
       if (answer.ok && answer.status !== 202) return parts;
+      if (answer.status === 413 && file.size <= 2 ** 28) return file; // too many parts are needed
       const told = await answer.json();
       if (answer.status !== 202) throw new Error(told.detail || told.title);
       slices.push(...told.need);
@@ -168,10 +171,12 @@
       button.disabled = true;
       try {
         if (files.length > 64) throw new Error("At most 64 files at once.");
+        if (files.length > 1 && !input.multiple) throw new Error("One file at once.");
         for (const file of [...files]) {
           button.textContent = "Reading " + file.name;
           say(button.textContent);
-          list.items.add(await needed(file, form.dataset.api));
+          const sent = (n) => { button.textContent = `Reading ${file.name}, ${mib(n)} sent`; };
+          list.items.add(file.size <= +form.dataset.whole ? file : await needed(file, form.dataset.api, sent));
         }
         input.files = list.files;
         form.submit();
@@ -212,7 +217,6 @@
       input.files = list.files;
       say(input.files.length + " files are chosen");
     });
-    const size = (n) => (n / 1048576).toFixed(1) + " MiB";
     form.addEventListener("submit", (e) => {
       e.preventDefault();
       const files = [...input.files];
@@ -225,7 +229,7 @@
       ask.responseType = "document";
       ask.upload.onprogress = (p) => {
         bar.value = 100 * p.loaded / p.total;
-        text.textContent = `${size(p.loaded)} of ${size(p.total)}`;
+        text.textContent = `${mib(p.loaded)} of ${mib(p.total)}`;
         if (Date.now() - told > 5000) { told = Date.now(); say(Math.floor(bar.value) + " % sent"); }
       };
       ask.upload.onload = () => {
