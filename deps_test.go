@@ -152,7 +152,10 @@ var mayImport = map[string][]string{
 	"internal/remote/watch":    {"debugid", "internal/base/ctxio", "internal/base/glob", "internal/base/zstdpoint", "internal/files/scan", "internal/files/sources", "internal/files/unpackcache", "internal/index/watched", "internal/store/bucket", "layout", "objfile", "objtab", "symfile"},
 
 	"internal/files/sbom":              {},
-	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/filestamp", "internal/base/truncate", "internal/base/xz", "internal/base/zstdpoint", "objfile", "symfile"},
+	"internal/files/hfsplus":           {},
+	"internal/files/msi":               {},
+	"internal/files/udif":              {"internal/base/xz"},
+	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/filestamp", "internal/base/truncate", "internal/base/xz", "internal/base/zstdpoint", "internal/files/hfsplus", "internal/files/msi", "internal/files/udif", "objfile", "symfile"},
 	"internal/files/sources":           {"debugid", "dwarf", "internal/files/scan", "objfile", "objtab", "pdb", "ppdb", "symfile"},
 	"internal/files/sparse":            {},
 	"internal/files/sparse/sparsetest": {"pdb"},

@@ -77,7 +77,7 @@ func (c *Flags) Check(a *console.Console, against Against) error {
 			return err
 		}
 	}
-	if len(all.Files) == 0 {
+	if len(all.Files)+len(all.Unread) == 0 {
 		if all.Unreadable != nil {
 			return all.Unreadable
 		}
@@ -287,7 +287,7 @@ func named(a *console.Console, all *shipment.Collected, bill *sbom.Bill, name st
 		fmt.Fprintf(a.Stderr, "symdepot: %s: it does not name %d of the %d programs and libraries found; they are not checked\n",
 			term.Printable(name), n, before)
 	}
-	if len(all.Files) == 0 && before > 0 {
+	if len(all.Files) == 0 && before > 0 && len(all.Unread) == 0 {
 		return a.Nothing(fmt.Sprintf("the bill %s names none of the programs and libraries, by hash or by name", term.Printable(name)))
 	}
 	return nil

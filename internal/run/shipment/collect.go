@@ -46,11 +46,16 @@ type Collected struct {
 	Symbols map[string]string
 	// Unneeded counts images that have no code, which need no symbols.
 	Unneeded int
-	// Left says which files could not be read, with the reason.
+	// Unread are archives and packages that could not be read, at least not whole. What is in them ships, too.
+	Unread []Unread
+	// Left says which other files could not be read, with the reason.
 	Left []string
 	// Unreadable is the error of the last file on disk that could not be read.
 	Unreadable error
 }
+
+// Unread is a file that may have others in it, and the reason why these are not known.
+type Unread struct{ Path, Reason string }
 
 // CollectOptions say what is noted beside the ids of files.
 type CollectOptions struct {
@@ -89,7 +94,7 @@ func Collect(ctx context.Context, paths []string, opt CollectOptions) (*Collecte
 	g.Go(func() error {
 		defer close(files)
 		seq := 0
-		walk := scan.Options{Want: objfile.Detect}
+		walk := scan.Options{Want: objfile.Detect, Beside: true}
 		if opt.Progress != nil {
 			walk.Progress = func(_ string, bytes int64) { opt.Progress(bytes) }
 		}
@@ -129,6 +134,13 @@ func (c *collector) skipped(s *scan.Skip, named bool) {
 	defer c.mu.Unlock()
 	if s.Reason.Unreadable() || s.Reason == scan.ReasonVanished && named {
 		c.all.Unreadable = s
+	}
+	switch s.Reason {
+	case scan.ReasonUnsupported, scan.ReasonEncrypted, scan.ReasonDepth, scan.ReasonLimit, scan.ReasonDamaged:
+		if !slices.ContainsFunc(c.all.Unread, func(u Unread) bool { return u.Path == s.Path }) {
+			c.all.Unread = append(c.all.Unread, Unread{s.Path, importexport.SkipText(s)})
+		}
+		return
 	}
 	if s.Reason.Notable() || named {
 		c.all.Left = append(c.all.Left, s.Path+": "+importexport.SkipText(s))
