@@ -60,6 +60,8 @@ func Judge(c *Collected, answers []wire.Coverage, rules *Rules, require []string
 		}
 		if rule := rules.allows(f.Path); rule != nil {
 			r.Allowed = rule.Reason
+		} else if who := rules.signedByOthers(f); who != "" {
+			r.Allowed = "signed by " + who
 		}
 		for _, what := range require {
 			if s := r.States[what]; s == Yes || s == NotAny || r.Allowed != "" {
