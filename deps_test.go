@@ -132,7 +132,7 @@ var mayImport = map[string][]string{
 	"internal/derive/jobs":      {"internal/base/span", "internal/base/term", "internal/base/wire", "internal/index/queue", "internal/store/blob"},
 	"internal/derive/stacktext": {"debugid", "symfile"},
 	// publicform gives what package public writes to audience, and nobody else.
-	"internal/derive/arrivals":   {"internal/derive/jobs", "internal/index", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/index/wishes", "symfile"},
+	"internal/derive/arrivals":   {"internal/derive/jobs", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/index/wishes", "symfile"},
 	"internal/derive/publicform": {"internal/base/ctxio", "internal/base/memo", "internal/base/term", "internal/derive/jobs", "internal/derive/symbolicate", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "public", "symfile"},
 	// symbolicate knows the depot as an interface.
 	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},

@@ -382,6 +382,7 @@ func (s *symbolication) crashWork(x *exchange, r *http.Request) crashWork {
 func (s *symbolication) analyze(
 	ctx context.Context, j crashWork, d io.ReaderAt, size int64, src crash.Source, ask depot.SymbolsAsk,
 ) (*crash.Analysis, error) {
+	start := time.Now()
 	a, err := crash.Analyze(ctx, func(ctx context.Context, res crash.Resolver) (*crash.Walk, error) {
 		return s.dumps.Walk(ctx, j.client, j.until, d, size, res)
 	}, src, s.depot.Symbols.Texts(ask), j.candidates)
@@ -389,7 +390,7 @@ func (s *symbolication) analyze(
 		return nil, err
 	}
 	if lacking := a.Lacking(); len(lacking) > 0 {
-		if err := s.depot.Arrivals.Wish(ctx, j.owner, lacking); err != nil && ctx.Err() == nil {
+		if err := s.depot.Arrivals.Wish(ctx, j.owner, lacking, start); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Warn("what the stacks of a dump lack is not remembered", "error", err)
 		}
 	}
