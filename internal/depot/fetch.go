@@ -113,11 +113,9 @@ func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 func keysOf(entries []record.Entry) iter.Seq[symfile.Alias] {
 	return func(yield func(symfile.Alias) bool) {
 		for i := range entries {
-			for _, list := range [][]symfile.Alias{entries[i].Object.Aliases(), entries[i].Aliases} {
-				for _, a := range list {
-					if !yield(a) {
-						return
-					}
+			for _, a := range entries[i].Aliases {
+				if !yield(a) {
+					return
 				}
 			}
 		}
