@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"internal/run/console":             {"internal/base/term", "internal/depot", "internal/run/setup", "internal/run/version"},
 	"internal/run/pathcmd":             {"internal/base/term", "internal/remote/sympath", "internal/run/config", "internal/run/console"},
 	"internal/run/checkcmd":            {"internal/base/durable", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/display", "internal/files/sbom", "internal/run/client", "internal/run/console", "internal/run/setup", "internal/run/shipment", "internal/serve/web", "internal/serve/web/api"},
-	"internal/run/shipment":            {"internal/base/glob", "internal/base/term", "internal/base/wire", "internal/depot/importexport", "internal/depot/needed", "internal/files/sbom", "internal/files/scan", "objfile", "symfile"},
+	"internal/run/shipment":            {"internal/base/glob", "internal/base/term", "internal/base/wire", "internal/depot/importexport", "internal/depot/needed", "internal/files/sbom", "internal/files/scan", "internal/files/signature", "objfile", "symfile"},
 	"internal/run/formatcmd":           {"cab", "internal/base/term", "internal/derive/symbolicate", "internal/files/sources", "internal/files/srclink", "internal/run/console", "public"},
 	"internal/run/config":              {"internal/base/address", "internal/base/glob", "internal/base/term", "internal/derive/transcode", "internal/files/srclink", "internal/remote/sympath", "internal/remote/upstream", "internal/run/manual", "internal/serve/auth", "internal/serve/oidc", "internal/store/bucket", "layout", "symcache", "symfile", "symstore"},
 	"internal/run/daemon":              {"internal/base/wire"},
@@ -132,7 +132,7 @@ var mayImport = map[string][]string{
 	"internal/derive/jobs":      {"internal/base/span", "internal/base/term", "internal/base/wire", "internal/index/queue", "internal/store/blob"},
 	"internal/derive/stacktext": {"debugid", "symfile"},
 	// publicform gives what package public writes to audience, and nobody else.
-	"internal/derive/arrivals":   {"internal/derive/jobs", "internal/index", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/index/wishes", "symfile"},
+	"internal/derive/arrivals":   {"internal/derive/jobs", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/index/wishes", "symfile"},
 	"internal/derive/publicform": {"internal/base/ctxio", "internal/base/memo", "internal/base/term", "internal/derive/jobs", "internal/derive/symbolicate", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "public", "symfile"},
 	// symbolicate knows the depot as an interface.
 	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
@@ -152,7 +152,12 @@ var mayImport = map[string][]string{
 	"internal/remote/watch":    {"debugid", "internal/base/ctxio", "internal/base/glob", "internal/base/zstdpoint", "internal/files/scan", "internal/files/sources", "internal/files/unpackcache", "internal/index/watched", "internal/store/bucket", "layout", "objfile", "objtab", "symfile"},
 
 	"internal/files/sbom":              {},
-	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/filestamp", "internal/base/truncate", "internal/base/xz", "internal/base/zstdpoint", "objfile", "symfile"},
+	"internal/files/hfsplus":           {},
+	"internal/files/msi":               {},
+	"internal/files/udif":              {"internal/base/xz"},
+	"internal/files/udif/udiftest":     {},
+	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/filestamp", "internal/base/truncate", "internal/base/xz", "internal/base/zstdpoint", "internal/files/hfsplus", "internal/files/msi", "internal/files/udif", "objfile", "symfile"},
+	"internal/files/signature":         {},
 	"internal/files/sources":           {"debugid", "dwarf", "internal/files/scan", "objfile", "objtab", "pdb", "ppdb", "symfile"},
 	"internal/files/sparse":            {},
 	"internal/files/sparse/sparsetest": {"pdb"},

@@ -21,7 +21,11 @@ type Finder struct {
 	indexed bool
 	index   func(ctx context.Context) error
 	find    func(ctx context.Context, rva uint64, to *found) error
+	empty   bool // there are no rules
 }
+
+// Empty reports that the file has no unwind data at all.
+func (f *Finder) Empty() bool { return f.empty }
 
 // Find returns the frame that holds the rules of the code at rva. It returns false if there is none, or
 // if it cannot be read or translated. The errors are those of ctx and of the reader.
@@ -153,7 +157,7 @@ type description struct {
 // NewSections returns a Finder for the unwind sections of an ELF, Mach-O or PE file. It finds the rules
 // that Compact gives if the file has compact unwind information, and otherwise those of EHFrame.
 func NewSections(s Sections) *Finder {
-	f := &Finder{}
+	f := &Finder{empty: len(s.EHFrame)+len(s.DebugFrame)+len(s.CompactUnwind) == 0}
 	m := machineFor(s.Arch, s.Apple)
 	var list []description
 	readers := map[bool]*frames{}

@@ -11,10 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/derive/arrivals"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/remote/watch"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -61,7 +64,7 @@ func TestWebhook(t *testing.T) {
 	add(t, d, "other", file{"unrelated.txt", []byte("MODULE Linux x86_64 0123456789ABCDEF0123456789ABCDEF1 unrelated\nPUBLIC 1 0 f\n")})
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	lookup := symfile.Lookup{Name: symfile.Fold(parts[0]), ID: symfile.Fold(parts[1]), Role: symfile.AnyRole}
-	if err := d.Arrivals.Wish(t.Context(), "token 1", []symfile.Lookup{lookup}); err != nil {
+	if err := d.Arrivals.Wish(t.Context(), "token 1", []symfile.Lookup{lookup}, c.now()); err != nil {
 		t.Fatal(err)
 	}
 	build := add(t, d, "app", f)
@@ -124,4 +127,90 @@ func TestWebhook(t *testing.T) {
 
 func noRedirects() *http.Client {
 	return &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// arrived returns the arrivals after a number.
+func arrived(t *testing.T, d *Depot, after int64) []arrivals.Item {
+	t.Helper()
+	list, err := d.Arrivals.After(t.Context(), answer.Scope{}.Index(), after, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return arrivals.Items(list)
+}
+
+// TestArrivalsFromElsewhere: a wish ends with a download, also with one that came before the wish and after the question, and
+// with a file of a watched folder. Receivers are told.
+func TestArrivalsFromElsewhere(t *testing.T) {
+	t.Parallel()
+	url, requests := receiver(t, func(int) int { return 204 })
+	source := &elsewhere{name: "up"}
+	d, c := withUpstreams(t, Options{Webhooks: []arrivals.Hook{{URL: url, Secret: []byte("a secret of 28 bytes in all!"), Client: noRedirects()}}}, source)
+	source.sends("app.sym", symFile(symID, 1000))
+	wish := func(id string, since time.Time) {
+		t.Helper()
+		if err := d.Arrivals.Wish(t.Context(), "token 1", []symfile.Lookup{{ID: symfile.Fold(id), Role: symfile.AnyRole}}, since); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := c.now()
+	wish(symID, start)
+	wish("00000000000000000000000000000000F", start)
+	const path = "app.pdb/" + symID + "/app.sym"
+	if _, err := fetched(t.Context(), t, d, path); err != nil {
+		t.Fatal(err)
+	}
+	list := arrived(t, d, 0)
+	if len(list) != 1 || list[0].Source != "up" || list[0].Build != 0 || list[0].ID != symfile.Fold(symID) {
+		t.Fatalf("the arrivals are %+v, want one from the upstream", list)
+	}
+	working(t, d)
+	if q := <-requests; q.id != "arrivals-1-1" || !strings.Contains(string(q.body), `"source":"up"`) || strings.Contains(string(q.body), `"build"`) {
+		t.Errorf("message %s: %s; want one arrival of an upstream", q.id, q.body)
+	}
+	// The download came while the stack was walked: after the question, before the wish.
+	wish(symID, start)
+	if list = arrived(t, d, 1); len(list) != 1 || list[0].Number != 2 || list[0].Source != "up" {
+		t.Errorf("the arrivals are %+v, want the file again", list)
+	}
+	if list = arrived(t, d, 0); len(list) != 1 {
+		t.Errorf("the arrivals are %+v, want the newest of the file alone", list)
+	}
+	// It was there before the question: so it is not what was missing.
+	wish(symID, c.now().Add(time.Hour))
+	if list = arrived(t, d, 2); len(list) != 0 {
+		t.Errorf("the arrivals are %+v, want none", list)
+	}
+
+	// A watched folder. The files that the first scan finds count, too.
+	dir := t.TempDir()
+	folder, err := watch.Open(t.Context(), dir, watch.Options{Index: filepath.Join(t.TempDir(), "watched.db"), Product: "app"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = folder.Close() })
+	d.Watched.Use([]*watch.Folder{folder})
+	const id, later = "11111111111111111111111111111111A", "22222222222222222222222222222222B"
+	symtest.Put(t, dir, "one.sym", symFile(id, 1000))
+	wish(id, c.now())
+	wish(later, c.now())
+	for i, want := range []string{id, later} {
+		if i == 1 {
+			symtest.Put(t, dir, "two.sym", symFile(later, 1000))
+		}
+		if _, err := folder.Scan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		list := arrived(t, d, int64(2+i))
+		if len(list) != 1 || list[0].ID != symfile.Fold(want) || list[0].Product != "app" || list[0].Source != "folder "+filepath.Base(dir) {
+			t.Errorf("scan %d: the arrivals are %+v, want %s of the folder", i, list, want)
+		}
+	}
+	list2, err := d.Arrivals.After(t.Context(), answer.Scope{Products: []string{"other"}}.Index(), 0, 10)
+	if err != nil || len(list2) != 0 {
+		t.Errorf("a caller of another product sees %+v, %v; want nothing", list2, err)
+	}
+	if sum, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("a fault: %+v", f) }, nil); err != nil {
+		t.Errorf("verify: %+v, %v", sum, err)
+	}
 }

@@ -2,6 +2,7 @@ package depot
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
@@ -10,11 +11,13 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // UpstreamMetadata searches on the upstreams that speak debuginfod; see
@@ -49,6 +52,8 @@ type fetchDepot struct {
 	lookups  *lookup.Lookups
 	log      *slog.Logger
 	arrived  func(context.Context, []record.Entry) // what a download replaces is let go of
+	// wished makes arrivals of the wishes that a download of the row tx fulfils, in a write.
+	wished func(w *engine.Write, tx int64, keys iter.Seq[symfile.Alias]) error
 }
 
 // Holds implements fetch.Depot.
@@ -83,6 +88,7 @@ func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 	err := k.db.Cached.Put(ctx, contents.CachedFile{
 		Source: f.Upstream, Name: f.Name, URL: f.URL, Tag: f.Tag, Ref: f.Ref, Size: f.Size, Fetched: f.Fetched,
 		Product: f.Product, Signature: f.Signature, Entries: entries,
+		Also: func(w *engine.Write, tx int64) error { return k.wished(w, tx, keysOf(entries)) },
 	}, func(ctx context.Context, _ []blob.Ref) error {
 		_, err := k.blobs.Stat(ctx, f.Ref)
 		return err
@@ -101,6 +107,19 @@ func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 			"content", f.Ref.String(), "error", err)
 	}
 	return nil
+}
+
+// keysOf returns the keys under which the objects of entries are found.
+func keysOf(entries []record.Entry) iter.Seq[symfile.Alias] {
+	return func(yield func(symfile.Alias) bool) {
+		for i := range entries {
+			for _, a := range entries[i].Aliases {
+				if !yield(a) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Misses implements fetch.Depot.

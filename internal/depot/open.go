@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
@@ -28,9 +29,11 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/publicform"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/tree"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Open opens the depot in a folder or, if where is a URL that begins with
@@ -99,8 +102,11 @@ func (d *Depot) openPlaces(opt *Options) {
 		DB: d.db, Blobs: d.blobs, Contents: d.contents, OpenHit: d.lookups.OpenHit, Log: d.log,
 	})
 	arrived := func(ctx context.Context, entries []record.Entry) { d.Symbols.arrived(ctx, entries) }
+	wished := func(w *engine.Write, tx int64, keys iter.Seq[symfile.Alias]) error {
+		return d.Arrivals.EnterDownload(w, tx, keys)
+	}
 	others, _ := symcachework.SplitUpstreams(opt.Upstreams)
-	d.fetch = fetch.New(fetchDepot{d.db, d.blobs, d.contents, d.Cold, d.lookups, d.log, arrived}, fetch.Options{
+	d.fetch = fetch.New(fetchDepot{d.db, d.blobs, d.contents, d.Cold, d.lookups, d.log, arrived, wished}, fetch.Options{
 		Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: d.log, Tracer: opt.Tracer,
 		Now: d.now, MissEpoch: d.Nodes.MissEpoch,
 	})
@@ -155,6 +161,7 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		Public: public,
 	})
 	d.Arrivals = arrivals.New(arrivals.Parts{DB: d.db, Queue: d.queue, Log: d.log, Now: d.now, Hooks: opt.Webhooks})
+	d.Watched.Tell(d.Arrivals.Found)
 	d.commits = &commits{
 		depot: d.home.Name, db: d.db, blobs: d.blobs, contents: d.contents, cold: d.Cold, symbols: d.Symbols, confirmed: d.Confirmed,
 		retention: d.Retention,

@@ -209,7 +209,7 @@ func (ad *adder) scanOptions() scan.Options {
 	if ad.opt.As != "" {
 		return scan.Options{}
 	}
-	return scan.Options{Want: objfile.Detect}
+	return scan.Options{Want: objfile.Detect, Beside: true}
 }
 
 func (ad *adder) once(ctx context.Context, take taker, f *scan.File) ([]depot.Added, error) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"iter"
 	"log/slog"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/remote/watch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Watched are the folders of builds and packages that are indexed in place.
@@ -23,7 +26,11 @@ type Watched struct {
 	list   []*watch.Folder
 	others *otherServers
 	log    *slog.Logger
+	found  Found
 }
+
+// Found is told of files that a scan has found new in a folder of a product, by the keys under which they are found.
+type Found func(ctx context.Context, folder, product string, keys iter.Seq[symfile.Alias]) error
 
 // NewWatched returns the watched folders of a depot: none until Use. dir is the folder of the
 // depot on this machine.
@@ -37,9 +44,23 @@ func (ws *Watched) exist() bool { return len(ws.list) > 0 || ws.others.exist() }
 // Dir returns the folder for their indexes, on this machine.
 func (ws *Watched) Dir() string { return filepath.Join(ws.dir, "watch") }
 
+// Tell has found told of the files that later scans find new. It is called before Use.
+func (ws *Watched) Tell(found Found) { ws.found = found }
+
 // Use sets the folders, before the first request. Scan scans them; the caller
 // closes them before the depot.
-func (ws *Watched) Use(list []*watch.Folder) { ws.list = list }
+func (ws *Watched) Use(list []*watch.Folder) {
+	ws.list = list
+	for _, f := range list {
+		product, _ := f.Product()
+		name := "folder " + path.Base(filepath.ToSlash(f.Where())) // all of the path is for administrators
+		f.Tell(func(ctx context.Context, keys iter.Seq[symfile.Alias]) {
+			if err := ws.found(ctx, name, product, keys); err != nil && ctx.Err() == nil {
+				ws.log.Warn("files of a watched folder that crashes lacked are not noted as arrivals", "folder", f.Where(), "error", err)
+			}
+		})
+	}
+}
 
 // Folders returns the folders.
 func (ws *Watched) Folders() []*watch.Folder { return ws.list }

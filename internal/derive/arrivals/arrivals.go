@@ -1,5 +1,5 @@
 // Package arrivals keeps the wishes of crash pipelines for files that were not found, finds those that
-// each new build fulfils, and tells other systems of them by signed requests (webhooks): at least once,
+// each new build, download and file of a watched folder fulfils, and tells other systems of them by signed requests (webhooks): at least once,
 // tried again until they answer.
 //
 // The requests have the form of the specification "Standard Webhooks" 1.0: the headers webhook-id,
@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -135,17 +137,65 @@ func (s *Service) enter(w *engine.Write, kind, prefix string, p payload) error {
 	return queue.Enter(w, s.parts.Now(), j, turns)
 }
 
-// Wish records that somebody waits for files that were looked up and not found. When a build brings one,
-// the wish becomes an arrival. Of a long list the first maxWishes count. owner says whose share of the
-// wishes they are, such as the id of a token.
-func (s *Service) Wish(ctx context.Context, owner string, lookups []symfile.Lookup) error {
+// EnterDownload makes arrivals of the wishes that a downloaded file with these keys fulfils, in the write that makes it
+// visible. tx is the row of its upstream.
+func (s *Service) EnterDownload(w *engine.Write, tx int64, keys iter.Seq[symfile.Alias]) error {
+	found, err := wishes.Any(w)
+	if err != nil || !found {
+		return err
+	}
+	var list []wishes.Wish
+	for k := range keys {
+		list = append(list, wishes.Wish{ID: k.ID, Name: k.Name, Role: k.Role})
+	}
+	return s.bring(w, tx, list)
+}
+
+// bring makes arrivals of the wishes that files of a source with these keys fulfil, and has the receivers told.
+func (s *Service) bring(w *engine.Write, tx int64, keys []wishes.Wish) error {
+	n, before, err := wishes.Bring(w, tx, keys, s.parts.Now())
+	if err != nil || n == 0 {
+		return err
+	}
+	for i := range s.parts.Hooks {
+		h := s.parts.Hooks[i].id()
+		if err := s.enter(w, DeliverKind, h+" ", payload{Build: tx, Hook: h, After: before}); err != nil {
+			return err
+		}
+	}
+	return w.JobsChanged()
+}
+
+// Found makes arrivals of the wishes that files with these keys fulfil, which were found in a watched folder of a
+// product.
+func (s *Service) Found(ctx context.Context, folder, product string, keys iter.Seq[symfile.Alias]) error {
+	var list []wishes.Wish
+	for k := range keys {
+		list = append(list, wishes.Wish{ID: k.ID, Name: k.Name, Role: k.Role})
+	}
+	return s.parts.DB.Wishes.Come(ctx, list, func(w *engine.Write, keys []wishes.Wish) error {
+		tx, err := contents.SourceTx(w, folder, product, s.parts.Now())
+		if err != nil {
+			return err
+		}
+		return s.bring(w, tx, keys)
+	})
+}
+
+// Wish records that somebody waits for files that were looked up from a time on and not found. When a build, a download or
+// a watched folder brings one, the wish becomes an arrival; at once, if it was downloaded since that time. Of a long
+// list the first maxWishes count. owner says whose share of the wishes they are, such as the id of a token.
+func (s *Service) Wish(ctx context.Context, owner string, lookups []symfile.Lookup, since time.Time) error {
 	lookups = lookups[:min(len(lookups), maxWishes)]
 	list := make([]wishes.Wish, len(lookups))
 	for i, l := range lookups {
 		list[i] = wishes.Wish{ID: l.ID, Name: l.Name, Role: l.Role}
 	}
 	sum := sha256.Sum256([]byte(owner))
-	return s.parts.DB.Wishes.Put(ctx, hex.EncodeToString(sum[:8]), list)
+	if err := s.parts.DB.Wishes.Put(ctx, hex.EncodeToString(sum[:8]), list); err != nil {
+		return err
+	}
+	return s.parts.DB.Wishes.Fetched(ctx, list, since, s.bring)
 }
 
 // After returns the wishes that builds in a scope have fulfilled, after the arrival of a number, oldest

@@ -169,7 +169,8 @@ type Item struct {
 	Number  int64     `json:"number"` // grows; a receiver that knows a number already ignores it
 	Name    string    `json:"name,omitempty"`
 	ID      string    `json:"id"`
-	Build   int64     `json:"build"`
+	Build   int64     `json:"build,omitempty"`
+	Source  string    `json:"source,omitempty"` // the upstream or watched folder that had the file, in place of a build
 	Product string    `json:"product,omitempty"`
 	Version string    `json:"version,omitempty"`
 	Time    time.Time `json:"time"`
@@ -179,7 +180,9 @@ type Item struct {
 func Items(list []wishes.Arrival) []Item {
 	items := make([]Item, len(list))
 	for i, a := range list {
-		items[i] = Item{Number: a.No, Name: a.Name, ID: a.ID, Build: a.Build, Product: a.Product, Version: a.Version, Time: a.Time}
+		items[i] = Item{
+			Number: a.No, Name: a.Name, ID: a.ID, Build: max(a.Build, 0), Source: a.Source, Product: a.Product, Version: a.Version, Time: a.Time,
+		}
 	}
 	return items
 }

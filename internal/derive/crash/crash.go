@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +39,10 @@ type Analysis struct {
 }
 
 // state is what was found out of a module of the dump.
-type state struct{ unwind, from, rules, help string }
+type state struct {
+	unwind, from, rules, help string
+	ruleless                  bool // its program is there, and has no unwind rules
+}
 
 // Analyze walks a dump and names the frames. walk is WalkFile for the dump, or Pool.Walk. texts may
 // be nil: then there are no source lines. candidates lists the files of modules in the answer of
@@ -116,7 +120,7 @@ func (a *Analysis) note(r *resolver) {
 			n.Features.Unwind = true
 		}
 		s := &a.states[i]
-		s.unwind = m.unwind
+		s.unwind, s.ruleless = m.unwind, errors.Is(m.uerr, symbolicate.ErrNoRules)
 		if m.names != nil {
 			s.from = m.names.From
 		}

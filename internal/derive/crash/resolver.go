@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -189,6 +190,8 @@ func (m *module) help(n *symbolicate.NativeModule, debug string) string {
 		return "its symbol file cannot be read: add " + debugFile + " again"
 	case debug == "missing":
 		return "add " + debugFile
+	case errors.Is(m.uerr, symbolicate.ErrNoRules):
+		return "" // nothing helps
 	case m.unwind == "missing":
 		program := name
 		if n.CodeID != "" {

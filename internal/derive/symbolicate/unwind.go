@@ -59,11 +59,16 @@ func (u *Unwind) Find(ctx context.Context, rva uint64) (f functab.Frame, ok bool
 	return f, false, nil
 }
 
+// ErrNoRules is the error for a module whose program is stored and has no unwind rules, such as one for Windows with
+// nothing but functions that call no others. It wraps fs.ErrNotExist.
+var ErrNoRules = fmt.Errorf("the program has no unwind rules: %w", fs.ErrNotExist)
+
 // openUnwind is a module of which only the unwind rules are open. It implements Looker, so that
 // it is kept as the other modules are.
 type openUnwind struct {
 	Unwind
-	size int64 // of the memory that it may need, in bytes
+	size     int64 // of the memory that it may need, in bytes
+	ruleless bool  // it has a program for Windows that has no rules
 }
 
 // Lookup implements Looker.
@@ -79,7 +84,7 @@ func (c clientLookups) Unwind(ctx context.Context, q ModuleQuery) (*Unwind, erro
 		return nil, fs.ErrNotExist
 	}
 	u, err := c.unwind(ctx, q)
-	if !errors.Is(err, fs.ErrNotExist) || !c.fetches() {
+	if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNoRules) || !c.fetches() {
 		return u, err
 	}
 	ask := c.ask
@@ -175,7 +180,9 @@ func (svc *Service) openUnwind(ctx context.Context, f *files) (Looker, io.Closer
 		err = u.open(ctx, svc.Scratch, parts, &open)
 	}
 	if err == nil && u.Table == nil && len(u.Finders) == 0 {
-		err = fs.ErrNotExist
+		if err = fs.ErrNotExist; u.ruleless {
+			err = ErrNoRules
+		}
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, open.Close())
@@ -210,6 +217,10 @@ func (u *openUnwind) open(ctx context.Context, dir string, parts []Part, open *c
 			finder, err := objtab.Finder(objtab.File{Reader: p, Size: p.Input.Size}, p.Kind, objtab.Options{Sections: s.sections()})
 			if err = errors.Join(err, s.failure()); err != nil {
 				return badIfFormat(err)
+			}
+			if finder.Empty() {
+				u.ruleless = u.ruleless || p.Kind == symfile.PE
+				continue
 			}
 			u.size += finderMemory + p.Input.Size/8
 			if p.rank() == debugOnly {

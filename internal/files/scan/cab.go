@@ -9,16 +9,21 @@ import (
 	"github.com/symdepot/symdepot/cab"
 )
 
-// cab reads a cabinet, which needs random access. A cabinet of one file, such
-// as a .pd_, is decoded when the file is opened. Of a cabinet of several files
-// each folder is decoded once, in the order of the walk.
+// cab reads a cabinet, which needs random access.
 func (w *walk) cab(in *input, rest func() io.Reader) error {
 	in, drop, err := w.seekable(in, rest)
 	if err != nil {
 		return err
 	}
 	defer drop()
-	r, err := cab.Open(in.at, in.size, cab.Options{})
+	return w.cabinet(in, in.at, in.size, func(name string) string { return name })
+}
+
+// cabinet visits the members of a cabinet of size bytes at at, which in is or has in it, under the paths that path
+// returns for their names. A cabinet of one file, such as a .pd_, is decoded when the file is opened. Of a
+// cabinet of several files each folder is decoded once, in the order of the walk.
+func (w *walk) cabinet(in *input, at io.ReaderAt, size int64, path func(name string) string) error {
+	r, err := cab.Open(at, size, cab.Options{})
 	if err != nil {
 		return cabError(err)
 	}
@@ -32,7 +37,7 @@ func (w *walk) cab(in *input, rest func() io.Reader) error {
 		if err := errors.Join(in.meter.entry(), in.meter.add(fs[0].Size)); err != nil {
 			return err
 		}
-		m := in.child(fs[0].Name, fs[0].Size, fs[0].Modified)
+		m := in.child(path(fs[0].Name), fs[0].Size, fs[0].Modified)
 		m.reopen = func(context.Context) (io.ReadCloser, error) {
 			rc, err := fs[0].Open()
 			return rc, cabError(err)
@@ -47,7 +52,7 @@ func (w *walk) cab(in *input, rest func() io.Reader) error {
 			return err
 		}
 		w.progress(in)
-		m := in.child(f.Name, f.Size, f.Modified)
+		m := in.child(path(f.Name), f.Size, f.Modified)
 		m.once = &meterReader{w.ctx, content, in.meter}
 		return w.visit(m)
 	}))

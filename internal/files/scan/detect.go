@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/files/msi"
 )
 
 // kind is the format of a file, detected by its first bytes.
@@ -23,7 +25,9 @@ const (
 	xzKind
 	bzip2Kind
 	cabinetKind
-	foreignKind // an archive format that is not supported
+	compoundKind // possibly an installer package: see walk.msi
+	imageKind    // by its name a disk image
+	foreignKind  // an archive format that is not supported
 )
 
 // compressed reports whether files of this kind hold one compressed file.
@@ -45,8 +49,11 @@ var magics = []struct {
 	{"\x28\xb5\x2f\xfd", zstdKind},
 	{"\xfd7zXZ\x00", xzKind},
 	{"MSCF\x00\x00\x00\x00", cabinetKind},
+	{msi.Magic, compoundKind},
 	{"7z\xbc\xaf\x27\x1c", foreignKind},
 	{"Rar!\x1a\x07", foreignKind},
+	{"xar!\x00\x1c", foreignKind},
+	{"hsqs", foreignKind},
 }
 
 func detect(head []byte) kind {
@@ -139,8 +146,6 @@ func zlibName(name string) bool {
 // foreignName returns the name of the format of a foreignKind file, as an
 // error.
 func foreignName(head []byte) error {
-	if head[0] == '7' {
-		return errors.New("7z")
-	}
-	return errors.New("rar")
+	names := map[byte]string{'7': "7z", 'R': "rar", 'x': "xar, an installer package of macOS", 'h': "squashfs"}
+	return errors.New(names[head[0]])
 }

@@ -89,7 +89,7 @@ func FuzzArchive(f *testing.F) {
 	a, b := entry{"a", "aaa"}, entry{"dir/b.gz", gz(f, "bbb")}
 	for _, s := range []string{
 		makeZip(f, 0, a, b), makeZip(f, 8, a, b), makeZip(f, 93, a, b), makeTar(f, a, b), gz(f, makeTar(f, a, b)), zst(f, makeTar(f, a)),
-		zl(f, makeTar(f, a)), makeCPIO(a, b), makeZip(f, 8, entry{"in.zip", makeZip(f, 8, a)}), gz(f, makeTar(f, entry{"in.zip", makeZip(f, 8, a)})), gnuSparse(1 << 30),
+		fixture(f, "outside.msi"), zl(f, makeTar(f, a)), makeCPIO(a, b), makeZip(f, 8, entry{"in.zip", makeZip(f, 8, a)}), gz(f, makeTar(f, entry{"in.zip", makeZip(f, 8, a)})), gnuSparse(1 << 30),
 	} {
 		f.Add([]byte(s))
 	}

@@ -3,12 +3,14 @@
 // caller identifies the files.
 //
 // It reads zip archives (and so nupkg, snupkg, wheel, apk, jar and msix), tar
-// archives, Debian packages, RPM packages, cabinets (and so .pd_ and .dl_ files)
+// archives, Debian packages, RPM packages, cabinets (and so .pd_ and .dl_ files),
+// packages of Windows Installer, disk images of macOS with HFS+ volumes,
 // and cpio archives of the "newc" format, nested ones included. It yields a file
 // that is compressed with gzip, zlib, zstd, xz or bzip2 decompressed, and walks an
 // archive in it. The first bytes of a file decide about its format, not its name.
 // Only zlib, whose magic is weak, needs more: the suffix .zz or .zlib, or
-// decompressed bytes that are a tar archive or that Options.Want accepts.
+// decompressed bytes that are a tar archive or that Options.Want accepts. A disk
+// image needs the suffix .dmg.
 //
 // The path of a member is the path of the archive, "!/", and the name of the
 // member in the archive without a leading "./":
@@ -43,6 +45,9 @@ type Options struct {
 	// walked once, under the first name met. A root that is a link is always
 	// followed.
 	FollowSymlinks bool
+	// Beside lets an installer package on disk have its cabinets beside it, as it says. A file of an unknown
+	// sender must not name others.
+	Beside bool
 	// Want decides, before a file is buffered, whether it may be of interest.
 	// head has the first bytes of the file, at most HeadSize, and name is its
 	// base name. An error means that the file is not wanted: a Skip of
@@ -279,6 +284,7 @@ type walk struct {
 	done  bool // yield must not be called again
 	pool  *pool
 	seen  map[string]bool // real paths of walked folders, if links are followed
+	parts map[string]bool // paths of files that were read as parts of others
 
 	visitor Visitor // receives the files in place of yield; nil: see Visit
 	failed  error   // why the visitor ended the walk

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -27,6 +28,7 @@ func (w *walk) found(path string, mode fs.FileMode) {
 			return
 		}
 		w.folder(path)
+	case mode.IsRegular() && w.parts[path]:
 	case mode.IsRegular():
 		w.disk(path)
 	default:
@@ -72,6 +74,9 @@ func kindOfMode(m fs.FileMode) string {
 
 func (w *walk) folder(dir string) {
 	entries, err := os.ReadDir(dir) // sorted; after an error, the entries read before it
+	if w.opt.Beside {               // an installer package gives the files in its cabinets their names
+		slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return rank(a.Name()) - rank(b.Name()) })
+	}
 	for _, e := range entries {
 		if w.ended() {
 			return
@@ -95,6 +100,14 @@ func (w *walk) folder(dir string) {
 	if err != nil {
 		w.skip(dir, reasonOf(err), err)
 	}
+}
+
+// rank is 0 for the names of installer packages, else 1.
+func rank(name string) int {
+	if installerName(name) {
+		return 0
+	}
+	return 1
 }
 
 // disk visits a regular file.

@@ -53,6 +53,12 @@ func (w *walk) visit(in *input) error {
 	if k == zlibKind && !w.zlib(in, head) {
 		k = plain
 	}
+	if (k == plain || k.compressed()) && imageName(in.name) {
+		k = imageKind // the end of the file decides
+	}
+	if k == compoundKind && !installerName(in.name) && (in.at == nil || in.depth >= w.opt.MaxDepth) {
+		k = plain // rather a document
+	}
 	switch {
 	case k == foreignKind:
 		w.skip(in.path, ReasonUnsupported, foreignName(head))
@@ -302,6 +308,10 @@ func (w *walk) archive(in *input, k kind, rest func() io.Reader) {
 		err = w.cpio(in, &stream{r: rest()}, nil, nil)
 	case cabinetKind:
 		err = w.cab(in, rest)
+	case compoundKind:
+		err = w.msi(in, rest)
+	case imageKind:
+		err = w.image(in, rest)
 	}
 	if err != nil {
 		w.damaged(in, err)

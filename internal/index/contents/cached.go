@@ -43,6 +43,8 @@ type CachedFile struct {
 	// Entries are the objects in the file, each with the file's Ref and Size.
 	// Lookups return their Path, Archive and ModTime.
 	Entries []record.Entry
+	// Also, if not nil, is called in the same write, with the row of the upstream.
+	Also func(w *engine.Write, tx int64) error
 }
 
 // Put adds a downloaded file, atomically. If the upstream's file is already
@@ -171,7 +173,10 @@ func (c *Commit) cached(f CachedFile) error {
 	for i, o := range others {
 		rows[i] = cachedRow{content, f.Size, o}
 	}
-	return deleteCached(c.Write, rows, c.Now)
+	if err := deleteCached(c.Write, rows, c.Now); err != nil || f.Also == nil {
+		return err
+	}
+	return f.Also(c.Write, tx)
 }
 
 // lateOnes notes those of the objects that the product does not have. A filter reads
@@ -217,6 +222,16 @@ func (c *Commit) cachedEntries(f CachedFile, objects []int64, tx, product int64)
 	}
 	_, err = c.ExecOver(makeVisible, engine.Numbers(visible), product, tx)
 	return err
+}
+
+// SourceTx returns the row, with a negative id, that represents a source of files, such as a watched folder, and a
+// product. Files of the source itself need not be in the index.
+func SourceTx(w *engine.Write, source, product string, now time.Time) (id int64, err error) {
+	number, err := productID(w, product)
+	if err != nil {
+		return 0, err
+	}
+	return (&Commit{Write: w, Now: now}).upstreamTx(engine.Text(source), number)
 }
 
 // upstreamTx returns the row, with a negative id, that represents an upstream and

@@ -32,14 +32,17 @@ type Wish struct {
 	Role symfile.Role
 }
 
-// Arrival is a wish that a build has fulfilled.
+// Arrival is a wish that a build, a download or a watched folder has fulfilled.
 type Arrival struct {
 	No       int64 // grows with every arrival; never given out twice
 	ID, Name string
 	Build    int64
-	Product  string
-	Version  string
-	Time     time.Time
+	// Source is the upstream or the watched folder that had the file; then Build is less than 0. It is
+	// empty for a build.
+	Source  string
+	Product string
+	Version string
+	Time    time.Time
 }
 
 // Wishes keeps the wishes and the arrivals of an index.
@@ -159,12 +162,12 @@ func (ws Wishes) OfBuild(ctx context.Context, build, after int64, limit int) ([]
 }
 
 func (ws Wishes) list(ctx context.Context, constant bool, where string, args []any) (list []Arrival, err error) {
-	err = ws.db.Scans.Each(ctx, constant, `SELECT a.no, a.id, a.name, a.tx_id, p.name, t.version, a.at FROM arrival a
+	err = ws.db.Scans.Each(ctx, constant, `SELECT a.no, a.id, a.name, a.tx_id, coalesce(t.source, ''), p.name, t.version, a.at FROM arrival a
 		JOIN tx t ON t.id = a.tx_id JOIN product p ON p.id = t.product_id WHERE t.deleted_at IS NULL AND `+where+" ORDER BY a.no LIMIT $2",
 		args, func(scan engine.Scan) (bool, error) {
 			var a Arrival
 			var at int64
-			err := scan(&a.No, &a.ID, &a.Name, &a.Build, &a.Product, &a.Version, &at)
+			err := scan(&a.No, &a.ID, &a.Name, &a.Build, &a.Source, &a.Product, &a.Version, &at)
 			a.Time = time.UnixMilli(at).UTC()
 			list = append(list, a)
 			return true, err

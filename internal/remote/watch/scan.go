@@ -501,8 +501,11 @@ func (p *pass) writer() {
 	rows := 0
 	flush := func() {
 		if rows > 0 {
-			if err := p.f.db.Apply(context.WithoutCancel(p.ctx), c); err != nil {
+			err := p.f.db.Apply(context.WithoutCancel(p.ctx), c)
+			if err != nil {
 				p.stop(err)
+			} else if p.f.found != nil && len(c.Put) > 0 {
+				p.f.found(p.ctx, keysIn(&c))
 			}
 		}
 		c, rows = watched.Change{}, 0

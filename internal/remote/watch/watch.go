@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"github.com/symdepot/symdepot/internal/files/unpackcache"
 	"github.com/symdepot/symdepot/internal/index/watched"
 	"github.com/symdepot/symdepot/internal/store/bucket"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Options of a watched folder.
@@ -76,7 +78,8 @@ type Folder struct {
 	shelf  *unpackcache.Cache
 	points *pointFiles
 
-	scanning chan struct{} // holds one element during a scan
+	found    func(ctx context.Context, keys iter.Seq[symfile.Alias]) // see Tell; nil: nobody is told
+	scanning chan struct{}                                           // holds one element during a scan
 	dirty    *dirtyFolders
 
 	mu       sync.Mutex
@@ -218,6 +221,31 @@ func IndexFile(dir, where string) (string, error) {
 
 // Where returns the absolute path of the folder, or the URL of the bucket.
 func (f *Folder) Where() string { return f.where }
+
+// Tell has found called after files were indexed that are new or have changed, with the keys under which their objects are
+// found. It is called before the first scan.
+func (f *Folder) Tell(found func(ctx context.Context, keys iter.Seq[symfile.Alias])) { f.found = found }
+
+// keysIn returns the keys of the objects that a change enters.
+func keysIn(c *watched.Change) iter.Seq[symfile.Alias] {
+	return func(yield func(symfile.Alias) bool) {
+		for i := range c.Put {
+			e := &c.Put[i]
+			for j := range e.Objects {
+				row := watched.Hit{Object: e.Objects[j], File: e.File}
+				o, err := decodeObject(row.Data, rowName(&row), row.Size)
+				if err != nil {
+					continue // it was encoded just now
+				}
+				for _, a := range o.Aliases() {
+					if !yield(a) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
 
 // Product and Version return the options of these names.
 func (f *Folder) Product() (product, version string) { return f.opt.Product, f.opt.Version }

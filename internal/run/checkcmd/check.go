@@ -25,23 +25,25 @@ import (
 
 // Flags are those of the command, but for where symbols are looked for.
 type Flags struct {
-	Require    []string `help:"text:check_require" default:"symbols" placeholder:"WORD,…"`
-	FailUnder  float64  `help:"Succeed if at least this share of the files has what is required." default:"100" placeholder:"PERCENT"`
-	Allow      []string `help:"text:check_allow" placeholder:"GLOB" sep:"none"`
-	Rules      string   `help:"text:check_rules" placeholder:"FILE" more:""`
-	Upstream   bool     `help:"text:check_upstream"`
-	Build      string   `help:"text:check_build" placeholder:"BUILD"`
-	JSON       bool     `help:"Print one JSON object per file, and a last one with the sums."`
-	Junit      string   `help:"Write the result as JUnit XML, too." placeholder:"FILE"`
-	Sarif      string   `help:"Write the result as SARIF 2.1.0, too." placeholder:"FILE"`
-	Markdown   string   `help:"Write a summary in Markdown, too." placeholder:"FILE"`
-	Badge      string   `help:"Write an image in SVG with the share, too." placeholder:"FILE" more:""`
-	Github     bool     `help:"Print annotations of GitHub Actions; there they are printed without it." more:""`
-	Sbom       string   `help:"text:check_sbom" placeholder:"FILE"`
-	SbomOut    string   `help:"Write the bill of materials of --sbom with the result of each file." placeholder:"FILE"`
-	FilesFrom  string   `help:"Check the files that this file names, one a line, too." placeholder:"FILE" more:""`
-	AllowEmpty bool     `help:"Succeed if there is no program and no library." more:""`
-	Paths      []string `arg:"" optional:"" name:"path" help:"Files, folders, archives and packages that ship."`
+	Require        []string `help:"text:check_require" default:"symbols" placeholder:"WORD,…"`
+	FailUnder      float64  `help:"Succeed if at least this share of the files has what is required." default:"100" placeholder:"PERCENT"`
+	Allow          []string `help:"text:check_allow" placeholder:"GLOB" sep:"none"`
+	SignedByOthers bool     `name:"allow-signed-by-others" help:"Files that somebody else has signed need no symbols. Signatures are read, not verified." more:""`
+	OwnSigner      []string `help:"Who signs your files: common name, organization or team, with * and ?; repeatable." placeholder:"NAME" sep:"none" more:""`
+	Rules          string   `help:"text:check_rules" placeholder:"FILE" more:""`
+	Upstream       bool     `help:"text:check_upstream"`
+	Build          string   `help:"text:check_build" placeholder:"BUILD"`
+	JSON           bool     `help:"Print one JSON object per file, and a last one with the sums."`
+	Junit          string   `help:"Write the result as JUnit XML, too." placeholder:"FILE"`
+	Sarif          string   `help:"Write the result as SARIF 2.1.0, too." placeholder:"FILE"`
+	Markdown       string   `help:"Write a summary in Markdown, too." placeholder:"FILE"`
+	Badge          string   `help:"Write an image in SVG with the share, too." placeholder:"FILE" more:""`
+	Github         bool     `help:"Print annotations of GitHub Actions; there they are printed without it." more:""`
+	Sbom           string   `help:"text:check_sbom" placeholder:"FILE"`
+	SbomOut        string   `help:"Write the bill of materials of --sbom with the result of each file." placeholder:"FILE"`
+	FilesFrom      string   `help:"Check the files that this file names, one a line, too." placeholder:"FILE" more:""`
+	AllowEmpty     bool     `help:"Succeed if there is no program and no library." more:""`
+	Paths          []string `arg:"" optional:"" name:"path" help:"Files, folders, archives and packages that ship."`
 }
 
 // Against calls do with the depot in which symbols are looked for. server is its server; nil: there is none.
@@ -54,7 +56,7 @@ func (c *Flags) Check(a *console.Console, against Against) error {
 		return err
 	}
 	var bill *sbom.Bill
-	opt := shipment.CollectOptions{}
+	opt := shipment.CollectOptions{Signers: c.SignedByOthers}
 	if c.Sbom != "" {
 		if bill, err = readBill(c.Sbom); err != nil {
 			return err
@@ -77,7 +79,7 @@ func (c *Flags) Check(a *console.Console, against Against) error {
 			return err
 		}
 	}
-	if len(all.Files) == 0 {
+	if len(all.Files)+len(all.Unread) == 0 {
 		if all.Unreadable != nil {
 			return all.Unreadable
 		}
@@ -126,6 +128,8 @@ func (c *Flags) prepare() (*shipment.Rules, error) {
 		return nil, term.UsageError("--require: nothing is required")
 	case !(c.FailUnder >= 0 && c.FailUnder <= 100) || math.IsNaN(c.FailUnder):
 		return nil, term.UsageError("--fail-under: a share from 0 to 100 is expected")
+	case c.SignedByOthers != (len(c.OwnSigner) > 0):
+		return nil, term.UsageError("--allow-signed-by-others goes with --own-signer, which says whose files need their symbols")
 	case c.SbomOut != "" && c.Sbom == "":
 		return nil, term.UsageError("--sbom-out belongs to --sbom")
 	}
@@ -135,7 +139,7 @@ func (c *Flags) prepare() (*shipment.Rules, error) {
 	if len(c.Paths) == 0 {
 		return nil, term.UsageError("the files are missing: name a file, a folder, an archive or a package that ships")
 	}
-	rules := &shipment.Rules{}
+	rules := &shipment.Rules{OwnSigners: c.OwnSigner}
 	for _, pattern := range c.Allow {
 		if err := rules.AllowFlag(pattern); err != nil {
 			return nil, err
@@ -287,7 +291,7 @@ func named(a *console.Console, all *shipment.Collected, bill *sbom.Bill, name st
 		fmt.Fprintf(a.Stderr, "symdepot: %s: it does not name %d of the %d programs and libraries found; they are not checked\n",
 			term.Printable(name), n, before)
 	}
-	if len(all.Files) == 0 && before > 0 {
+	if len(all.Files) == 0 && before > 0 && len(all.Unread) == 0 {
 		return a.Nothing(fmt.Sprintf("the bill %s names none of the programs and libraries, by hash or by name", term.Printable(name)))
 	}
 	return nil

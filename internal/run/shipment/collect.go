@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot/importexport"
 	"github.com/symdepot/symdepot/internal/files/scan"
+	"github.com/symdepot/symdepot/internal/files/signature"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -35,6 +37,8 @@ type File struct {
 	NoUnwind bool
 	// Sums are the hashes of the whole file in hex, by their algorithm; those that were wanted.
 	Sums map[string]string
+	// Signers are who has signed the file, if that was wanted.
+	Signers []signature.Signer
 
 	seq int
 }
@@ -46,16 +50,23 @@ type Collected struct {
 	Symbols map[string]string
 	// Unneeded counts images that have no code, which need no symbols.
 	Unneeded int
-	// Left says which files could not be read, with the reason.
+	// Unread are archives and packages that could not be read, at least not whole. What is in them ships, too.
+	Unread []Unread
+	// Left says which other files could not be read, with the reason.
 	Left []string
 	// Unreadable is the error of the last file on disk that could not be read.
 	Unreadable error
 }
 
+// Unread is a file that may have others in it, and the reason why these are not known.
+type Unread struct{ Path, Reason string }
+
 // CollectOptions say what is noted beside the ids of files.
 type CollectOptions struct {
 	// Sums are the algorithms of the hashes of files; see Sums.
 	Sums []string
+	// Signers notes who has signed the files.
+	Signers bool
 	// Progress is called with the number of bytes of the files on disk that were passed.
 	Progress func(bytes int64)
 }
@@ -89,7 +100,7 @@ func Collect(ctx context.Context, paths []string, opt CollectOptions) (*Collecte
 	g.Go(func() error {
 		defer close(files)
 		seq := 0
-		walk := scan.Options{Want: objfile.Detect}
+		walk := scan.Options{Want: objfile.Detect, Beside: true}
 		if opt.Progress != nil {
 			walk.Progress = func(_ string, bytes int64) { opt.Progress(bytes) }
 		}
@@ -130,6 +141,13 @@ func (c *collector) skipped(s *scan.Skip, named bool) {
 	if s.Reason.Unreadable() || s.Reason == scan.ReasonVanished && named {
 		c.all.Unreadable = s
 	}
+	switch s.Reason {
+	case scan.ReasonUnsupported, scan.ReasonEncrypted, scan.ReasonDepth, scan.ReasonLimit, scan.ReasonDamaged:
+		if !slices.ContainsFunc(c.all.Unread, func(u Unread) bool { return u.Path == s.Path }) {
+			c.all.Unread = append(c.all.Unread, Unread{s.Path, importexport.SkipText(s)})
+		}
+		return
+	}
 	if s.Reason.Notable() || named {
 		c.all.Left = append(c.all.Left, s.Path+": "+importexport.SkipText(s))
 	}
@@ -154,10 +172,17 @@ func (c *collector) file(ctx context.Context, f *scan.File, seq int) error {
 	if err != nil {
 		return c.failed(ctx, f, err)
 	}
+	signers := make([][]signature.Signer, len(objects))
+	for i := range objects {
+		if o := &objects[i]; c.opt.Signers && o.Deflated == 0 && ships(o) {
+			// A signature that cannot be read is none: the file needs its symbols.
+			signers[i], _ = signature.Of(io.NewSectionReader(content, o.Offset, o.Size), o.Size)
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range objects {
-		c.object(f, &objects[i], sums, seq)
+		c.object(f, &objects[i], sums, signers[i], seq)
 	}
 	return nil
 }
@@ -177,7 +202,7 @@ func (c *collector) failed(ctx context.Context, f *scan.File, err error) error {
 }
 
 // object notes an object of a file. mu is locked.
-func (c *collector) object(f *scan.File, o *objfile.Object, sums map[string]string, seq int) {
+func (c *collector) object(f *scan.File, o *objfile.Object, sums map[string]string, signers []signature.Signer, seq int) {
 	switch {
 	case !ships(o):
 		if o.Role&symfile.Debug != 0 {
@@ -193,7 +218,7 @@ func (c *collector) object(f *scan.File, o *objfile.Object, sums map[string]stri
 		return
 	}
 	file := File{
-		Path: f.Path, Kind: o.Kind.String(), Arch: o.Arch, NoUnwind: !o.Features.Unwind, Sums: sums, seq: seq,
+		Path: f.Path, Kind: o.Kind.String(), Arch: o.Arch, NoUnwind: !o.Features.Unwind, Sums: sums, Signers: signers, seq: seq,
 		Ask: wire.CoverageFile{
 			Kind: o.Kind.String(), Name: o.Name, CodeID: o.CodeID, BuildID: string(o.BuildID),
 			Debug: o.Features.Debug && len(o.PDBs) == 0,

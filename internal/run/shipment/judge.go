@@ -50,9 +50,9 @@ type Gap struct {
 }
 
 // Judge says of each file whether it meets what is required. answers has the answers of the depot in the order of the
-// files.
+// files. Archives that could not be read come last: they count as files that meet nothing.
 func Judge(c *Collected, answers []wire.Coverage, rules *Rules, require []string) []Result {
-	list := make([]Result, len(c.Files))
+	list := make([]Result, len(c.Files), len(c.Files)+len(c.Unread))
 	for i := range c.Files {
 		f, a := &c.Files[i], &answers[i]
 		r := Result{
@@ -60,6 +60,8 @@ func Judge(c *Collected, answers []wire.Coverage, rules *Rules, require []string
 		}
 		if rule := rules.allows(f.Path); rule != nil {
 			r.Allowed = rule.Reason
+		} else if who := rules.signedByOthers(f); who != "" {
+			r.Allowed = "signed by " + who
 		}
 		for _, what := range require {
 			if s := r.States[what]; s == Yes || s == NotAny || r.Allowed != "" {
@@ -70,7 +72,25 @@ func Judge(c *Collected, answers []wire.Coverage, rules *Rules, require []string
 		r.Covered = len(r.Gaps) == 0
 		list[i] = r
 	}
+	for _, u := range c.Unread {
+		list = append(list, unread(u, rules, require))
+	}
 	return list
+}
+
+// unread is the result of a file that may have others in it.
+func unread(u Unread, rules *Rules, require []string) Result {
+	r := Result{Path: u.Path, Kind: "not read", States: map[string]State{}, file: &File{}}
+	for _, what := range wire.Requirements {
+		r.States[what] = Unknown
+	}
+	if rule := rules.allows(u.Path); rule != nil {
+		r.Allowed = rule.Reason
+	} else {
+		r.Gaps = []Gap{{Lacks: require[0], Why: "what is in it is not known: " + u.Reason, Next: "check what goes into it, and leave it out here: --allow NAME"}}
+	}
+	r.Covered = len(r.Gaps) == 0
+	return r
 }
 
 // states returns the state of each requirement.

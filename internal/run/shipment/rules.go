@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/glob"
@@ -38,6 +39,9 @@ type Rules struct {
 	Allow []Rule
 	// Sources are patterns of the names of sources that do not count.
 	Sources []string
+	// OwnSigners are patterns of the names of those who sign files that need symbols; empty: signatures do not count.
+	// Files that only others have signed need none.
+	OwnSigners []string
 }
 
 // toolchain are patterns of the sources that come with compilers and systems, and are in nobody's
@@ -154,6 +158,22 @@ func (r *Rules) allows(path string) *Rule {
 		}
 	}
 	return nil
+}
+
+// signedByOthers returns who has signed a file, if signatures count and nobody of OwnSigners has signed it; empty: that is
+// not so. Letter case does not count.
+func (r *Rules) signedByOthers(f *File) string {
+	if len(r.OwnSigners) == 0 || len(f.Signers) == 0 {
+		return ""
+	}
+	for _, s := range f.Signers {
+		for _, name := range []string{s.Name, s.Organization, s.Team} {
+			if name != "" && slices.ContainsFunc(r.OwnSigners, func(p string) bool { return glob.Match(symfile.Fold(p), symfile.Fold(name)) }) {
+				return ""
+			}
+		}
+	}
+	return f.Signers[0].String()
 }
 
 // Unused returns the rules that no file needed.

@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/files/signature"
 )
 
 // collect collects copies of test files, by their new names.
@@ -190,6 +191,67 @@ func TestRules(t *testing.T) {
 		if _, usage := errors.AsType[term.UsageError](err); !usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want a usage error with %q", text, err, want)
 		}
+	}
+}
+
+// TestSigners: files that only others have signed need no symbols.
+func TestSigners(t *testing.T) {
+	t.Parallel()
+	vendor, own := signature.Signer{Name: "Vendor Signing", Organization: "Vendor Inc."}, signature.Signer{Name: "x", Organization: "Example Ltd.", Team: "ABCDE12345"}
+	for _, c := range []struct {
+		own     []string
+		signers []signature.Signer
+		want    string
+	}{
+		{nil, []signature.Signer{vendor}, ""},
+		{[]string{"example*"}, []signature.Signer{vendor}, "signed by Vendor Inc."},
+		{[]string{"example*"}, []signature.Signer{own}, ""},
+		{[]string{"abcde12345"}, []signature.Signer{own}, ""},
+		{[]string{"example*"}, []signature.Signer{vendor, own}, ""},
+		{[]string{"example*"}, nil, ""},
+		{[]string{"", "*ndor signing"}, []signature.Signer{vendor}, ""},
+	} {
+		f := file("pe", "x86_64", native)
+		f.Signers = c.signers
+		r := Judge(&Collected{Files: []File{f}}, []wire.Coverage{{}}, &Rules{OwnSigners: c.own}, []string{wire.RequireSymbols})[0]
+		if r.Allowed != c.want || r.Covered != (c.want != "") {
+			t.Errorf("signed by %v, own %q: allowed %q, covered %v; want %q", c.signers, c.own, r.Allowed, r.Covered, c.want)
+		}
+	}
+}
+
+// TestUnread: an archive that cannot be read is no file that passes, unless a rule allows it.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, data := range map[string]string{
+		"a.msi": string(symtest.Testdata(t, "scan/sample.msi")), "b.msi": string(symtest.Testdata(t, "scan/outside.msi")),
+		"c.7z": "7z\xbc\xaf\x27\x1c", "d.dmg": "encrcdsa\x00\x00\x00\x02", "e.txt": "text",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := Collect(t.Context(), []string{dir}, CollectOptions{})
+	if err != nil || len(c.Files) != 2 || len(c.Unread) != 3 || len(c.Left) != 0 {
+		t.Fatalf("%+v, %v; want 2 programs of a package, and 3 archives that are not read", c, err)
+	}
+	rules := &Rules{}
+	if err := errors.Join(rules.AllowFlag("*.7z"), rules.AllowFlag("*.exe")); err != nil {
+		t.Fatal(err)
+	}
+	r := &Report{Results: Judge(c, make([]wire.Coverage, 2), rules, []string{wire.RequireSymbols}), Require: []string{wire.RequireSymbols}, FailUnder: 1}
+	s := r.Summary()
+	if s.Files != 2 || s.Covered != 0 || s.Allowed != 3 || s.Passed || len(rules.Unused()) != 0 {
+		t.Errorf("the sums are %+v; want 2 archives that are not covered", s)
+	}
+	var table bytes.Buffer
+	if err := r.Print(&table); err != nil || !strings.Contains(table.String(), "d.dmg: what is in it is not known: encrypted") ||
+		!strings.Contains(table.String(), "one.cab: it lies outside of the package") {
+		t.Errorf("%v, the table is %s; want the reasons", err, table.String())
+	}
+	if text, err := r.SARIF(); err != nil || !bytes.Contains(text, []byte("b.msi")) {
+		t.Errorf("%v, SARIF %s; want the package in it", err, text)
 	}
 }
 

@@ -369,6 +369,7 @@ func (m *minidumps) kept(res *dumpResult) bool {
 // crashWork is what a walk of a dump is done for.
 type crashWork struct {
 	owner      string    // whose share of the wishes those of the dump are
+	begun      time.Time // before its files were looked up
 	client     string    // whose share of the child processes it takes
 	until      time.Time // how long it waits for one
 	candidates bool      // the files of modules are listed
@@ -376,7 +377,7 @@ type crashWork struct {
 
 func (s *symbolication) crashWork(x *exchange, r *http.Request) crashWork {
 	client := s.limitKey(r)
-	return crashWork{owner: cmp.Or(callerOf(x), "address "+client), client: client, until: x.start.Add(s.cfg.Wait)}
+	return crashWork{owner: cmp.Or(callerOf(x), "address "+client), begun: x.start, client: client, until: x.start.Add(s.cfg.Wait)}
 }
 
 // analyze walks a dump.
@@ -394,7 +395,7 @@ func (s *symbolication) wish(ctx context.Context, j crashWork, a *crash.Analysis
 	if len(lacking) == 0 {
 		return
 	}
-	if err := s.depot.Arrivals.Wish(ctx, j.owner, lacking); err != nil && ctx.Err() == nil {
+	if err := s.depot.Arrivals.Wish(ctx, j.owner, lacking, j.begun); err != nil && ctx.Err() == nil {
 		s.cfg.Log.Warn("what the stacks of a dump lack is not remembered", "error", err)
 	}
 }
