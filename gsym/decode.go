@@ -291,11 +291,11 @@ func (fn *function) decodeCalls(b []byte, s *scratch) error {
 }
 
 // chain appends the inlined calls at an address to out, outermost first.
-func (fn *function) chain(rva uint64, out []*call) []*call {
+func (fn *function) chain(rva uint64, out []callSite) []callSite {
 	for i, end := 0, len(fn.calls); i < end; {
 		c := &fn.calls[i]
 		if fn.covers(c, rva) {
-			out = append(out, c)
+			out = append(out, callSite{c.name, c.file, c.line})
 			i, end = i+1, c.next
 			continue
 		}

@@ -2,6 +2,7 @@ package symbolicate
 
 import (
 	"context"
+	"strconv"
 	"sync"
 )
 
@@ -33,32 +34,27 @@ type writtenFrame struct {
 	lines, text int    // as answerSize counts them
 }
 
-// get returns what was kept of an address, or nil.
-func (w *writtenFrames) get(rva uint64) *writtenFrame {
+// get returns what was kept of an address, or nil. again reports whether the address was asked for
+// before.
+func (w *writtenFrames) get(rva uint64) (f *writtenFrame, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := w.recent[rva]
-	if f == nil {
-		if f = w.older[rva]; f != nil {
-			w.put(rva, f)
-		}
+	if f := w.recent[rva]; f != nil {
+		return f, true
 	}
-	return f
-}
-
-// again reports whether an address was asked for before.
-func (w *writtenFrames) again(rva uint64) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	if f := w.older[rva]; f != nil {
+		w.put(rva, f)
+		return f, true
+	}
 	if w.once == nil {
 		w.once = new([onceSets][2]uint64)
 	}
 	set := &w.once[(rva+1)*0x9e3779b97f4a7c15>>onceShift]
 	if set[0] == rva+1 || set[1] == rva+1 {
-		return true
+		return nil, true
 	}
 	set[0], set[1] = rva+1, set[0]
-	return false
+	return nil, false
 }
 
 // keep keeps the frame of an address.
@@ -78,39 +74,143 @@ func (w *writtenFrames) put(rva uint64, f *writtenFrame) {
 	w.recent[rva] = f
 }
 
-// V5Written is V5 for an answer that is only written, by AppendJSON: the other members of its
-// frames than Frame, Module and ModuleOffset may be empty, although the JSON has them.
-func V5Written(ctx context.Context, src Source, jobs []Job) (V5Answer, error) {
-	return answerV5(ctx, src, jobs, true)
+// WrittenV5 is an answer of version 5 as JSON.
+type WrittenV5 struct{ text *[]byte }
+
+// writtenTexts is memory for such answers, which is used again: maxKeptText bytes of each at most.
+var writtenTexts = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxKeptText = 4 << 20
+
+// AppendJSON appends the answer. It is called once: the memory of the answer is used again.
+func (a WrittenV5) AppendJSON(b []byte) ([]byte, error) {
+	text := *a.text
+	if len(b) == 0 { // the memories are exchanged
+		*a.text = b
+		writtenTexts.Put(a.text)
+		return text, nil
+	}
+	b = append(b, text...)
+	a.free()
+	return b, nil
 }
 
-// writtenOf returns where the frames of an offset are kept, or nil.
-func (m *v5Memory) writtenOf(o Offset, modules []opened) *writtenFrames {
-	if !m.onlyWritten || o.Module < 0 || o.Offset < 0 || modules[o.Module].Module == nil {
-		return nil
+func (a WrittenV5) free() {
+	if cap(*a.text) <= maxKeptText {
+		writtenTexts.Put(a.text)
 	}
-	g, _ := modules[o.Module].Looker.(gsymLooker)
-	return g.written
 }
 
-// keepIn keeps what is written of a frame that has an answer, if its address was asked for before.
-func (f *V5Frame) keepIn(w *writtenFrames, rva uint64) {
-	if !w.again(rva) {
-		return
+// V5Written answers jobs as V5 does, in JSON: equal to what an Encoder of encoding/json without
+// escapes for HTML makes of the answer of V5, which needs several times as long and more memory than
+// the answer has.
+func V5Written(ctx context.Context, src Source, jobs []Job) (_ WrittenV5, err error) {
+	a := WrittenV5{writtenTexts.Get().(*[]byte)}
+	w := v5Writer{b: append((*a.text)[:0], `{"results":[`...)}
+	defer func() {
+		if *a.text = w.b; err != nil {
+			a.free()
+		}
+	}()
+	for i, j := range jobs {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		if err := w.job(ctx, src, j); err != nil {
+			return WrittenV5{}, err
+		}
 	}
-	lines, text := f.counts()
-	f.rest = &writtenFrame{json: string(f.appendRest(nil)), lines: lines, text: text - len(f.Module)}
-	w.keep(rva, f.rest)
+	w.b = append(w.b, `]}`...)
+	return a, nil
 }
 
-// counts returns what answerSize counts of a frame.
-func (f *V5Frame) counts() (lines, text int) {
-	if f.rest != nil {
-		return f.rest.lines, f.rest.text + len(f.Module)
+// v5Writer writes an answer of version 5.
+type v5Writer struct {
+	b    []byte
+	size answerSize
+	mem  v5Memory
+}
+
+// writtenModule is a module of a job whose frames are written.
+type writtenModule struct {
+	head string // what precedes the offset of a frame
+	name int    // bytes of the name
+	kept *writtenFrames
+}
+
+// job writes the answer to a job.
+func (w *v5Writer) job(ctx context.Context, src Source, j Job) error {
+	used := j.uses()
+	modules := openModules(ctx, src, j.Modules, used)
+	defer closeModules(modules)
+	heads := make([]writtenModule, len(modules)+1) // of no module, and of each
+	w.b = append(w.b, `{"stacks":[`...)
+	for i, stack := range j.Stacks {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = append(w.b, '[')
+		for k, o := range stack {
+			if k%framesAtOnce == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			m := &heads[o.Module+1]
+			if m.head == "" {
+				*m = j.writtenModule(o, modules)
+			}
+			if k > 0 {
+				w.b = append(w.b, ',')
+			}
+			w.b = strconv.AppendInt(append(w.b, `{"frame":`...), int64(k), 10)
+			w.b = append(appendHex(append(w.b, m.head...), o.Offset), '"')
+			lines, text := w.frame(m, o, modules)
+			if err := w.size.add(lines, m.name+text); err != nil {
+				return err
+			}
+			w.b = append(w.b, '}')
+		}
+		w.b = append(w.b, ']')
 	}
-	n := len(f.Module) + len(f.Function) + len(f.File)
-	for i := range f.Inlines {
-		n += len(f.Inlines[i].Function) + len(f.Inlines[i].File)
+	var err error
+	w.b, err = j.noted(used, modules).appendModules(append(w.b, ']'))
+	return err
+}
+
+// writtenModule returns the module of a frame.
+func (j Job) writtenModule(o Offset, modules []opened) writtenModule {
+	name := j.moduleName(o, modules)
+	m := writtenModule{head: string(append(appendText([]byte(`,"module":`), name), `,"module_offset":"`...)), name: len(name)}
+	if o.Module >= 0 && modules[o.Module].Module != nil {
+		if g, ok := modules[o.Module].Looker.(gsymLooker); ok {
+			m.kept = g.written
+		}
 	}
-	return 1 + len(f.Inlines), n
+	return m
+}
+
+// frame writes what depends on the address alone of a frame, and returns what answerSize counts of
+// that. It is kept if the address was asked for before.
+func (w *v5Writer) frame(m *writtenModule, o Offset, modules []opened) (lines, text int) {
+	again := false
+	if m.kept != nil && o.Offset >= 0 {
+		var f *writtenFrame
+		if f, again = m.kept.get(uint64(o.Offset)); f != nil {
+			w.b = append(w.b, f.json...)
+			return f.lines, f.text
+		}
+	}
+	a, ok := w.mem.lookup(o, modules)
+	if !ok {
+		return 1, 0
+	}
+	from := len(w.b)
+	w.b = appendAnswer(w.b, &a, o.Offset)
+	for i := range a.Frames {
+		text += len(a.Frames[i].Function) + len(a.Frames[i].File)
+	}
+	lines = len(a.Frames)
+	if again {
+		m.kept.keep(uint64(o.Offset), &writtenFrame{json: string(w.b[from:]), lines: lines, text: text})
+	}
+	return lines, text
 }
