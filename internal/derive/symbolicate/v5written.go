@@ -4,15 +4,18 @@ import (
 	"context"
 	"strconv"
 	"sync"
+
+	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/gsym"
 )
 
 const (
 	// maxWritten bounds what is kept of the written answers of a module, in bytes.
 	maxWritten = 24 << 20
-	// onceSets is how many sets of two addresses are remembered as asked for once; onceShift
+	// onceSets is how many sets of onceSize addresses are remembered as asked for once; onceShift
 	// leaves as many values of a hash of 64 bits.
 	onceSets, onceShift = 1 << onceBits, 64 - onceBits
-	onceBits            = 14
+	onceBits, onceSize  = 14, 4
 )
 
 // writtenFrames are parts of answers of version 5 that were given for a module, as JSON, by address:
@@ -23,9 +26,9 @@ type writtenFrames struct {
 	mu            sync.Mutex
 	recent, older map[uint64]*writtenFrame
 	size          int // bytes of recent
-	// once has addresses that were asked for, and one is added: in the set of its hash, the
-	// last one first.
-	once *[onceSets][2]uint64
+	// once has a part of the hash of each address that was asked for: in the set of its hash,
+	// the last one first.
+	once *[onceSets][onceSize]uint32
 }
 
 // writtenFrame is what depends on the address alone of a frame.
@@ -34,27 +37,42 @@ type writtenFrame struct {
 	lines, text int    // as answerSize counts them
 }
 
-// get returns what was kept of an address, or nil. again reports whether the address was asked for
-// before.
-func (w *writtenFrames) get(rva uint64) (f *writtenFrame, again bool) {
+// keptFrame is what is known of an address.
+type keptFrame struct {
+	*writtenFrame      // nil: nothing was kept
+	again         bool // the address was asked for before
+}
+
+// get sets what was kept of some addresses.
+func (w *writtenFrames) get(rvas []uint64, out []keptFrame) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if f := w.recent[rva]; f != nil {
-		return f, true
-	}
-	if f := w.older[rva]; f != nil {
-		w.put(rva, f)
-		return f, true
-	}
 	if w.once == nil {
-		w.once = new([onceSets][2]uint64)
+		w.once = new([onceSets][onceSize]uint32)
 	}
-	set := &w.once[(rva+1)*0x9e3779b97f4a7c15>>onceShift]
-	if set[0] == rva+1 || set[1] == rva+1 {
-		return nil, true
+	for k, rva := range rvas {
+		f := w.recent[rva]
+		if f == nil {
+			if f = w.older[rva]; f != nil {
+				w.put(rva, f)
+			}
+		}
+		out[k] = keptFrame{f, f != nil || w.again(rva)}
 	}
-	set[0], set[1] = rva+1, set[0]
-	return nil, false
+}
+
+// again reports whether an address was asked for before, and notes it. The caller holds mu.
+func (w *writtenFrames) again(rva uint64) bool {
+	hash := (rva + 1) * 0x9e3779b97f4a7c15
+	set, part := &w.once[hash>>onceShift], uint32(hash>>8)
+	for _, p := range set {
+		if p == part {
+			return true
+		}
+	}
+	copy(set[1:], set[:onceSize-1])
+	set[0] = part
+	return false
 }
 
 // keep keeps the frame of an address.
@@ -129,13 +147,25 @@ type v5Writer struct {
 	b    []byte
 	size answerSize
 	mem  v5Memory
+	run  writtenRun
+}
+
+// runAtOnce is how many frames of one module are looked up at once.
+const runAtOnce = 16
+
+// writtenRun is the memory of looking up some frames of one module, whose offsets are known.
+type writtenRun struct {
+	rvas, missing [runAtOnce]uint64
+	kept          [runAtOnce]keptFrame
+	found         []gsym.Found
+	lines         []functab.Line
 }
 
 // writtenModule is a module of a job whose frames are written.
 type writtenModule struct {
 	head string // what precedes the offset of a frame
 	name int    // bytes of the name
-	kept *writtenFrames
+	gsym gsymLooker
 }
 
 // job writes the answer to a job.
@@ -150,24 +180,19 @@ func (w *v5Writer) job(ctx context.Context, src Source, j Job) error {
 			w.b = append(w.b, ',')
 		}
 		w.b = append(w.b, '[')
-		for k, o := range stack {
-			if k%framesAtOnce == 0 && ctx.Err() != nil {
+		for k := 0; k < len(stack); {
+			if k%framesAtOnce < runAtOnce && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			m := &heads[o.Module+1]
+			m := &heads[stack[k].Module+1]
 			if m.head == "" {
-				*m = j.writtenModule(o, modules)
+				*m = j.writtenModule(stack[k], modules)
 			}
-			if k > 0 {
-				w.b = append(w.b, ',')
-			}
-			w.b = strconv.AppendInt(append(w.b, `{"frame":`...), int64(k), 10)
-			w.b = append(appendHex(append(w.b, m.head...), o.Offset), '"')
-			lines, text := w.frame(m, o, modules)
-			if err := w.size.add(lines, m.name+text); err != nil {
+			n, err := w.frames(k, stack, m, modules)
+			if err != nil {
 				return err
 			}
-			w.b = append(w.b, '}')
+			k += n
 		}
 		w.b = append(w.b, ']')
 	}
@@ -181,36 +206,76 @@ func (j Job) writtenModule(o Offset, modules []opened) writtenModule {
 	name := j.moduleName(o, modules)
 	m := writtenModule{head: string(append(appendText([]byte(`,"module":`), name), `,"module_offset":"`...)), name: len(name)}
 	if o.Module >= 0 && modules[o.Module].Module != nil {
-		if g, ok := modules[o.Module].Looker.(gsymLooker); ok {
-			m.kept = g.written
-		}
+		m.gsym, _ = modules[o.Module].Looker.(gsymLooker)
 	}
 	return m
 }
 
-// frame writes what depends on the address alone of a frame, and returns what answerSize counts of
-// that. It is kept if the address was asked for before.
-func (w *v5Writer) frame(m *writtenModule, o Offset, modules []opened) (lines, text int) {
-	again := false
-	if m.kept != nil && o.Offset >= 0 {
-		var f *writtenFrame
-		if f, again = m.kept.get(uint64(o.Offset)); f != nil {
+// frames writes frames of one module from number k of a stack on, and returns how many.
+func (w *v5Writer) frames(k int, stack []Offset, m *writtenModule, modules []opened) (n int, err error) {
+	module := stack[k].Module
+	stack = stack[k:min(len(stack), k+runAtOnce)]
+	for n < len(stack) && stack[n].Module == module && (m.gsym.f == nil || stack[n].Offset >= 0) {
+		w.run.rvas[n] = uint64(stack[n].Offset)
+		n++
+	}
+	batch := m.gsym.f != nil && n > 0
+	n = max(n, 1)
+	if batch {
+		w.look(m.gsym, n)
+	}
+	missing := 0
+	for i, o := range stack[:n] {
+		if k+i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = strconv.AppendInt(append(w.b, `{"frame":`...), int64(k+i), 10)
+		w.b = append(appendHex(append(w.b, m.head...), o.Offset), '"')
+		lines, text := 1, 0
+		if !batch {
+			if a, ok := w.mem.lookup(o, modules); ok {
+				lines, text = w.answer(&a, o)
+			}
+		} else if f := w.run.kept[i]; f.writtenFrame != nil {
 			w.b = append(w.b, f.json...)
-			return f.lines, f.text
+			lines, text = f.lines, f.text
+		} else {
+			found := &w.run.found[missing]
+			missing++
+			if found.OK && len(found.Frames) > 0 {
+				from := len(w.b)
+				lines, text = w.answer(&found.Answer, o)
+				if f.again {
+					m.gsym.written.keep(w.run.rvas[i], &writtenFrame{json: string(w.b[from:]), lines: lines, text: text})
+				}
+			}
+		}
+		w.b = append(w.b, '}')
+		if err := w.size.add(lines, m.name+text); err != nil {
+			return 0, err
 		}
 	}
-	a, ok := w.mem.lookup(o, modules)
-	if !ok {
-		return 1, 0
+	return n, nil
+}
+
+// look looks up the first n offsets of the run, of which nothing is kept.
+func (w *v5Writer) look(g gsymLooker, n int) {
+	g.written.get(w.run.rvas[:n], w.run.kept[:n])
+	missing := w.run.missing[:0]
+	for i := range n {
+		if w.run.kept[i].writtenFrame == nil {
+			missing = append(missing, w.run.rvas[i])
+		}
 	}
-	from := len(w.b)
-	w.b = appendAnswer(w.b, &a, o.Offset)
+	w.run.found, w.run.lines = g.lookupEach(missing, w.run.found, w.run.lines)
+}
+
+// answer writes what depends on the address alone of a frame, and returns what answerSize counts
+// of that.
+func (w *v5Writer) answer(a *functab.Answer, o Offset) (lines, text int) {
+	w.b = appendAnswer(w.b, a, o.Offset)
 	for i := range a.Frames {
 		text += len(a.Frames[i].Function) + len(a.Frames[i].File)
 	}
-	lines = len(a.Frames)
-	if again {
-		m.kept.keep(uint64(o.Offset), &writtenFrame{json: string(w.b[from:]), lines: lines, text: text})
-	}
-	return lines, text
+	return len(a.Frames), text
 }
