@@ -169,7 +169,7 @@ func (fn *function) decodeLines(b []byte, s *scratch) error {
 		}
 	}
 	if d.bad {
-		return fmt.Errorf("%w: a line table is cut off", ErrFormat)
+		return errLines
 	}
 	if fn.checks = checks; fn.scratch == nil {
 		fn.checks = slices.Clone(checks)
@@ -238,7 +238,7 @@ func (fn *function) decodeCalls(b []byte, s *scratch) error {
 	c.unsigned()
 	if !inner {
 		if c.bad {
-			return fmt.Errorf("%w: a tree of inlined calls is cut off", ErrFormat)
+			return errCalls
 		}
 		return nil
 	}
@@ -282,7 +282,7 @@ func (fn *function) decodeCalls(b []byte, s *scratch) error {
 		open = append(open, len(calls)-1)
 	}
 	if c.bad {
-		return fmt.Errorf("%w: a tree of inlined calls is cut off", ErrFormat)
+		return errCalls
 	}
 	if fn.calls, fn.ranges = calls, ranges; fn.scratch == nil {
 		fn.calls, fn.ranges = slices.Clone(calls), slices.Clone(ranges)

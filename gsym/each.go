@@ -64,7 +64,7 @@ func (f *File) lookupBatch(b *batch, rvas []uint64, found []Found, lines []funct
 		}
 	}
 	for k := range rvas {
-		b.touched += w.first(names[k])
+		b.touched += w.touch(names[k])
 	}
 	first := len(found)
 	for k, rva := range rvas {
@@ -77,7 +77,7 @@ func (f *File) lookupBatch(b *batch, rvas []uint64, found []Found, lines []funct
 	}
 	for k := range rvas {
 		for _, c := range b.sites[k].calls {
-			b.touched += w.first(c.name)
+			b.touched += w.touch(c.name)
 		}
 	}
 	for k := range rvas {
@@ -94,10 +94,11 @@ func (f *File) lookupBatch(b *batch, rvas []uint64, found []Found, lines []funct
 	return found, lines
 }
 
-// first returns a byte of a text of the string table, so that its memory is fetched.
-func (w *whole) first(at uint32) byte {
-	if int64(at) >= int64(len(w.text)) {
+// touch reads some bytes of a text of the string table, so that its memory is fetched.
+func (w *whole) touch(at uint32) (v byte) {
+	const line = 64 // bytes that are fetched together
+	if int64(at)+3*line >= int64(len(w.text)) {
 		return 0
 	}
-	return w.text[at]
+	return w.text[at] + w.text[at+line] + w.text[at+2*line] + w.text[at+3*line]
 }

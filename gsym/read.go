@@ -79,9 +79,10 @@ type File struct {
 
 // whole is what a file has behind its tables.
 type whole struct {
-	text string // the string table
-	end  int64  // of the string table in the file
-	rest []byte // what follows
+	text  string // the string table
+	valid bool   // text is UTF-8
+	end   int64  // of the string table in the file
+	rest  []byte // what follows
 
 	// paths are the paths of files that were asked for, by number. left is how many bytes more
 	// may be kept.
@@ -403,11 +404,15 @@ func (f *File) text(at uint32) (string, error) {
 		return "", fmt.Errorf("%w: no text at %d of the string table", ErrFormat, at)
 	}
 	if w := f.whole.Load(); w != nil {
-		part, _, _ := strings.Cut(w.text[at:min(int64(len(w.text)), int64(at)+maxText)], "\x00")
-		if !utf8.ValidString(part) {
-			part = strings.ToValidUTF8(part, "\uFFFD")
+		part := w.text[at:min(int64(len(w.text)), int64(at)+maxText)]
+		n := strings.IndexByte(part, 0)
+		if n >= 0 {
+			part = part[:n]
 		}
-		return part, nil
+		if n >= 0 && w.valid && (n == 0 || utf8.RuneStart(part[0])) {
+			return part, nil
+		}
+		return strings.ToValidUTF8(part, "\uFFFD"), nil
 	}
 	s := scratches.Get().(*scratch)
 	defer s.put()
@@ -462,6 +467,7 @@ func (f *File) readWhole() {
 	}
 	if n, _ := f.r.ReadAt(w.rest, f.textEnd); n == len(w.rest) {
 		w.text = text.String()
+		w.valid = utf8.ValidString(w.text)
 		f.whole.Store(w)
 	}
 }

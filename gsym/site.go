@@ -68,6 +68,12 @@ func (f *File) scan(s *site, i int, rva uint64, b []byte) (ok bool, err error) {
 	return err == nil, err
 }
 
+// Errors of records that are too short for what they say they have.
+var (
+	errLines = fmt.Errorf("%w: a line table is cut off", ErrFormat)
+	errCalls = fmt.Errorf("%w: a tree of inlined calls is cut off", ErrFormat)
+)
+
 // opRows are what special opcodes add, by the number of lines they choose among.
 var opRows = func() (t [maxLineDeltas + 1][256]struct{ line, at uint8 }) {
 	for width := 1; width <= maxLineDeltas; width++ {
@@ -93,27 +99,32 @@ func rowAt(b []byte, at uint64) (found row, rows bool, err error) {
 	for pos := d.pos; pos < len(b); {
 		op := b[pos]
 		pos++
-		if op < opSpecial {
+		switch {
+		case op >= opSpecial:
+			now.line += uint32(d.first) + uint32(table[op].line)
+			now.at += uint64(table[op].at)
+		case op == opLine && pos < len(b) && b[pos] < 0x80: // most of the others
+			now.line += uint32(int8(b[pos]<<1) >> 1)
+			pos++
+			continue
+		default:
 			var end bool
 			if pos, end = now.apply(b, pos, op); end {
 				return found, rows, nil
 			}
 			if pos < 0 {
-				break
+				return row{}, false, errLines
 			}
 			if op != opAdvance {
 				continue
 			}
-		} else {
-			now.line += uint32(d.first) + uint32(table[op].line)
-			now.at += uint64(table[op].at)
 		}
 		if now.at > at {
 			return found, true, nil
 		}
 		found, rows = now, true
 	}
-	return row{}, false, fmt.Errorf("%w: a line table is cut off", ErrFormat)
+	return row{}, false, errLines
 }
 
 // apply applies an opcode that is not special, whose operand is at pos, and returns the
@@ -151,12 +162,10 @@ func (d *lineDecoder) rowAt(at uint64) (found row, rows bool, err error) {
 		found, rows = d.row, true
 	}
 	if d.bad {
-		return row{}, false, fmt.Errorf("%w: a line table is cut off", ErrFormat)
+		return row{}, false, errLines
 	}
 	return found, rows, nil
 }
-
-var errCalls = fmt.Errorf("%w: a tree of inlined calls is cut off", ErrFormat)
 
 // callsAt appends the inlined calls at an address to out, outermost first. some is false if the
 // function, which starts at start, has no inlined calls at all.
@@ -234,6 +243,9 @@ func number(b []byte, pos int) (v uint64, next int) {
 }
 
 func longNumber(b []byte, pos int) (v uint64, next int) {
+	if len(b)-pos >= 2 && b[pos+1] < 0x80 {
+		return uint64(b[pos]&0x7F) | uint64(b[pos+1])<<7, pos + 2
+	}
 	c := cursor{b: b, pos: min(pos, len(b))}
 	if v = c.unsigned(); c.bad {
 		return 0, len(b) + 1

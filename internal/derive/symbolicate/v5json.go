@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/functab"
@@ -66,15 +67,45 @@ func appendMember(b []byte, name, text string) []byte {
 	return appendText(append(b, name...), text)
 }
 
+// isPlain reports whether a text is ASCII that JSON does not escape; it may be, too, if the result is
+// false.
+func isPlain(s string) bool {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	if strings.IndexByte(s, '"') >= 0 || strings.IndexByte(s, '\\') >= 0 {
+		return false
+	}
+	if len(s) < 8 {
+		for i := range len(s) {
+			if s[i] < ' ' || s[i] >= utf8.RuneSelf {
+				return false
+			}
+		}
+		return true
+	}
+	// Of a byte below a space, or above ASCII, the highest bit is set in the sum.
+	x := eight(s, len(s)-8)
+	sum := x | (x - each*' ')
+	for i := 0; i+8 <= len(s); i += 8 {
+		x := eight(s, i)
+		sum |= x | (x - each*' ')
+	}
+	return sum&high == 0
+}
+
+// eight returns eight bytes of a text.
+func eight(s string, i int) uint64 {
+	p := s[i : i+8]
+	return uint64(p[0]) | uint64(p[1])<<8 | uint64(p[2])<<16 | uint64(p[3])<<24 |
+		uint64(p[4])<<32 | uint64(p[5])<<40 | uint64(p[6])<<48 | uint64(p[7])<<56
+}
+
 // plain returns how many bytes at the start of a text are ASCII that JSON does not escape,
 // as far as eight together are.
 func plain(s string) int {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	i := 0
 	for ; i+8 <= len(s); i += 8 {
-		p := s[i : i+8]
-		x := uint64(p[0]) | uint64(p[1])<<8 | uint64(p[2])<<16 | uint64(p[3])<<24 |
-			uint64(p[4])<<32 | uint64(p[5])<<40 | uint64(p[6])<<48 | uint64(p[7])<<56
+		x := eight(s, i)
 		quote, slash := x^each*'"', x^each*'\\'
 		if (x|(x-each*' ')&^x|(quote-each)&^quote|(slash-each)&^slash)&high != 0 {
 			break
@@ -87,6 +118,9 @@ func plain(s string) int {
 func appendText(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
+	if isPlain(s) {
+		return append(append(b, s...), '"')
+	}
 	first := 0
 	for i := plain(s); i < len(s); {
 		c := s[i]
