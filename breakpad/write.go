@@ -118,6 +118,8 @@ type symWriter struct {
 	origins numbers[functab.NameID] // by the number of the shown name
 	names   int64                   // bytes of the names of functions
 	ranges  int64                   // of inlined calls
+	parts   []chunk                 // of the functions
+	hold    bool                    // everything stays in buf
 }
 
 // numbers gives numbers from 0 on in order of use.
@@ -161,10 +163,12 @@ func (s *symWriter) number() {
 	for f := range s.t.Functions() {
 		shown, _ := s.t.NameOf(f.Name)
 		s.names += int64(len(shown))
+		size := len(shown) + lineBytes*(1+len(f.Rows))
 		if !s.opt.NoInlines {
 			for i := range f.Inlines {
 				in := &f.Inlines[i]
 				s.ranges += int64(len(in.Ranges))
+				size += lineBytes * (1 + len(in.Ranges))
 				s.origins.use(s.origin(in), in.Name)
 				file := s.callFile(in)
 				s.files.use(file, functab.FileID(file))
@@ -175,6 +179,7 @@ func (s *symWriter) number() {
 				s.files.use(file, r.File)
 			}
 		}
+		s.divide(size)
 	}
 }
 
@@ -207,10 +212,8 @@ func (s *symWriter) write(top string) {
 	s.buf = append(s.buf[:0], top...)
 	if s.opt.Frames != OnlyFrames {
 		s.writeTexts()
-		for f := range s.t.Functions() {
-			if s.function(f); !s.more() {
-				return
-			}
+		if s.functions(); !s.more() {
+			return
 		}
 		for p := range s.t.Symbols() {
 			s.buf = append(s.buf, "PUBLIC "...)
@@ -234,7 +237,7 @@ func (s *symWriter) write(top string) {
 
 // more writes a full buffer. It is false after an error.
 func (s *symWriter) more() bool {
-	if len(s.buf) >= flushSize {
+	if len(s.buf) >= flushSize && !s.hold {
 		s.flush()
 	}
 	return s.err == nil

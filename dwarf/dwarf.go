@@ -107,6 +107,7 @@ const (
 	windowSize    = 256 << 10
 	maxWindow     = 64 << 20 // the largest entry
 	unitsPerMark  = 16
+	singleMarks   = 1024 // up to so many units, each has a mark
 
 	// Steps that reading may take: some for small files, and some for each byte.
 	// An entry, a row, a range and a byte of a table are a step each.
@@ -305,7 +306,8 @@ type image struct {
 	errs   []error
 
 	marked bool
-	marks  []uint64 // the offset of every 16th unit in .debug_info
+	marks  []uint64 // the offset of every unit in .debug_info whose number is a multiple of step
+	step   int      // at most unitsPerMark
 	damage error    // why the list of units ends before the section
 }
 
@@ -465,8 +467,8 @@ func (w *worker) run() error {
 			return nil
 		}
 		off := marks[m]
-		for i := range unitsPerMark {
-			w.number = uint32(m*unitsPerMark + i)
+		for i := range w.r.main.step {
+			w.number = uint32(m*w.r.main.step + i)
 			h, err := v.header(off)
 			if err != nil {
 				break // the end, or damage that mark has reported

@@ -80,7 +80,7 @@ func (w *worker) mark(v *view) error {
 	if im.marked {
 		return nil
 	}
-	im.marked = true
+	im.marked, im.step = true, 1
 	off := uint64(0)
 	for n := 0; ; n++ {
 		h, err := v.header(off)
@@ -95,14 +95,27 @@ func (w *worker) mark(v *view) error {
 			im.errs = append(im.errs, err)
 			return nil
 		}
-		if n%unitsPerMark == 0 {
-			im.marks = append(im.marks, off)
+		if n%im.step == 0 {
+			im.mark(off)
 		}
 		if err := w.spend(1); err != nil {
 			return err
 		}
 		off = h.end
 	}
+}
+
+// mark notes the offset of a unit. When there are many, every other mark is let go.
+func (im *image) mark(off uint64) {
+	im.marks = append(im.marks, off)
+	if len(im.marks) <= singleMarks || im.step == unitsPerMark {
+		return
+	}
+	n := (len(im.marks) + 1) / 2
+	for i := range n {
+		im.marks[i] = im.marks[2*i]
+	}
+	im.marks, im.step = im.marks[:n], 2*im.step
 }
 
 // unit is a unit with the attributes of its first entry.
@@ -157,7 +170,7 @@ func (w *worker) unitAt(v *view, off uint64) (*unit, error) {
 		return nil, fmt.Errorf("%w: a reference to %#x, before all units", errBad, off)
 	}
 	at := v.im.marks[i]
-	for range unitsPerMark {
+	for range v.im.step {
 		if err := w.spend(8); err != nil {
 			return nil, err
 		}

@@ -74,7 +74,7 @@ func OpenUnits(ctx context.Context, d Data, opt Options, b *functab.Builder) (*U
 	if err := w0.mark(v); err != nil {
 		return nil, err
 	}
-	if r.main.damage != nil || len(r.main.marks)*unitsPerMark > maxUnits {
+	if r.main.damage != nil || len(r.main.marks)*r.main.step > maxUnits {
 		return nil, fmt.Errorf("%w: %d groups of units, %w", ErrWhole, len(r.main.marks), cmp.Or(r.main.damage, errBad))
 	}
 	if r.pkg != nil {
@@ -138,7 +138,7 @@ func (x *Units) survey(w *worker) error {
 			return v.err()
 		}
 		off := r.main.marks[m]
-		for i := range unitsPerMark {
+		for i := range r.main.step {
 			h, err := v.header(off)
 			if errors.Is(err, fs.ErrNotExist) {
 				break
@@ -146,7 +146,7 @@ func (x *Units) survey(w *worker) error {
 			if err != nil || h.unsupported {
 				return fmt.Errorf("%w: the unit at %#x cannot be read", ErrWhole, off)
 			}
-			at := unitPlace{off: off, number: uint32(m*unitsPerMark + i)}
+			at := unitPlace{off: off, number: uint32(m*r.main.step + i)}
 			if err := x.place(w, v, h, at); w.fatal(err) {
 				return err
 			} else if err != nil {

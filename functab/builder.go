@@ -423,3 +423,28 @@ func (b *Builder) Warn(format string, args ...any) {
 	}
 	b.warnings = append(b.warnings, cleanLine(fmt.Sprintf(format, args...), 1000))
 }
+
+// Warnings are warnings that were taken from a Builder.
+type Warnings struct {
+	texts   []string
+	omitted int
+}
+
+// TakeWarnings returns the warnings so far and leaves the Builder without any. A reader whose parts do
+// not read in the order of their warnings gives them back in that order.
+func (b *Builder) TakeWarnings() Warnings {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := Warnings{b.warnings, b.omitted}
+	b.warnings, b.omitted = nil, 0
+	return w
+}
+
+// GiveWarnings adds warnings that were taken.
+func (b *Builder) GiveWarnings(w Warnings) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := min(len(w.texts), max(0, maxWarnings-len(b.warnings)))
+	b.warnings = append(b.warnings, w.texts[:n]...)
+	b.omitted += len(w.texts) - n + w.omitted
+}

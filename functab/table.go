@@ -40,10 +40,13 @@ func (t *Table) function(i int) (start uint64, rec []byte) {
 // Functions returns all functions in ascending order of address. Their sizes are
 // not zero. Neighbouring rows differ in file or line. The caller must not change
 // the value, and must not use it after the next step of the loop.
-func (t *Table) Functions() iter.Seq[*Function] {
+func (t *Table) Functions() iter.Seq[*Function] { return t.FunctionsIn(0, t.funcs.len()) }
+
+// FunctionsIn returns those of Functions from number first on, up to but not including number end.
+func (t *Table) FunctionsIn(first, end int) iter.Seq[*Function] {
 	return func(yield func(*Function) bool) {
 		var s scratch
-		for i := range t.funcs.len() {
+		for i := max(0, first); i < min(end, t.funcs.len()); i++ {
 			start, rec := t.function(i)
 			if !yield(s.function(start, rec)) {
 				return

@@ -169,7 +169,7 @@ func (fn *function) decodeLines(b []byte, s *scratch) error {
 		}
 	}
 	if d.bad {
-		return fmt.Errorf("%w: a line table is cut off", ErrFormat)
+		return errLines
 	}
 	if fn.checks = checks; fn.scratch == nil {
 		fn.checks = slices.Clone(checks)
@@ -238,7 +238,7 @@ func (fn *function) decodeCalls(b []byte, s *scratch) error {
 	c.unsigned()
 	if !inner {
 		if c.bad {
-			return fmt.Errorf("%w: a tree of inlined calls is cut off", ErrFormat)
+			return errCalls
 		}
 		return nil
 	}
@@ -282,7 +282,7 @@ func (fn *function) decodeCalls(b []byte, s *scratch) error {
 		open = append(open, len(calls)-1)
 	}
 	if c.bad {
-		return fmt.Errorf("%w: a tree of inlined calls is cut off", ErrFormat)
+		return errCalls
 	}
 	if fn.calls, fn.ranges = calls, ranges; fn.scratch == nil {
 		fn.calls, fn.ranges = slices.Clone(calls), slices.Clone(ranges)
@@ -291,11 +291,11 @@ func (fn *function) decodeCalls(b []byte, s *scratch) error {
 }
 
 // chain appends the inlined calls at an address to out, outermost first.
-func (fn *function) chain(rva uint64, out []*call) []*call {
+func (fn *function) chain(rva uint64, out []callSite) []callSite {
 	for i, end := 0, len(fn.calls); i < end; {
 		c := &fn.calls[i]
 		if fn.covers(c, rva) {
-			out = append(out, c)
+			out = append(out, callSite{c.name, c.file, c.line})
 			i, end = i+1, c.next
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"runtime"
 	"slices"
 	"sort"
@@ -74,14 +75,23 @@ type File struct {
 	asked  []uint64 // a bit for each entry that was decoded lately
 	askedN int      // the bits that are set
 	names  texts
-	shown  answers // without raw names
 }
 
 // whole is what a file has behind its tables.
 type whole struct {
-	text string // the string table
-	end  int64  // of the string table in the file
-	rest []byte // what follows
+	text  string // the string table
+	valid bool   // text is UTF-8
+	end   int64  // of the string table in the file
+	rest  []byte // what follows
+
+	// paths are the paths of files that were asked for, by number. left is how many bytes more
+	// may be kept.
+	paths []atomic.Pointer[string]
+	left  atomic.Int64
+
+	// firsts are the numbers of the first entries at or above multiples of 1<<shift.
+	firsts []uint32
+	shift  int
 }
 
 // part returns the bytes of the file from an offset on, if they are in memory.
@@ -101,7 +111,7 @@ func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 	if f.limit <= 0 {
 		f.limit = max(minCache, min(size/cachePart, maxCache))
 	}
-	f.names.limit, f.shown.limit = int(f.limit), int(f.limit)
+	f.names.limit = int(f.limit)
 	head, err := f.read(0, headerSize)
 	if err != nil {
 		return nil, err
@@ -148,7 +158,7 @@ func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 func (f *File) Memory() int64 {
 	n := 3*f.limit + int64(len(f.starts)+len(f.infos)+len(f.files))
 	if f.size <= mostWhole {
-		n += f.size
+		n += f.size + 4*int64(f.n)
 	}
 	return n
 }
@@ -234,7 +244,19 @@ func (f *File) start(i int) uint64 {
 
 // last returns the number of the last entry at or below rva, or -1.
 func (f *File) last(rva uint64) int {
-	return sort.Search(f.n, func(i int) bool { return f.start(i) > rva }) - 1
+	first, end := 0, f.n
+	if w := f.whole.Load(); w != nil {
+		first, end = w.between(rva, f.n)
+	}
+	for first < end { // the first one above rva
+		half := int(uint(first+end) >> 1)
+		if f.start(half) > rva {
+			end = half
+		} else {
+			first = half + 1
+		}
+	}
+	return first - 1
 }
 
 // Lookup describes the code at rva, the address minus Base. ok is
@@ -242,97 +264,59 @@ func (f *File) last(rva uint64) int {
 // functab.Table.Lookup for the tables that Write was given. An error wraps ErrFormat
 // or is one of the reader.
 func (f *File) Lookup(rva uint64) (answer functab.Answer, ok bool, err error) {
-	answer, ok, _, err = f.lookup(rva, nil, true)
-	return answer, ok, err
+	return f.lookup(rva, nil, true)
 }
 
 // LookupShown is Lookup without raw names: each Raw is empty. It is faster, because raw
 // names are in other places of the file than the functions. The frames of the answer
 // are in the memory of frames, if that is large enough.
 func (f *File) LookupShown(rva uint64, frames []functab.Line) (answer functab.Answer, ok bool, err error) {
-	f.mu.Lock()
-	if a, ok := f.shown.get(rva); ok {
-		f.mu.Unlock()
-		a.Frames = append(frames[:0], a.Frames...)
-		return a, true, nil
-	}
-	f.mu.Unlock()
-	answer, ok, again, err := f.lookup(rva, frames, false)
-	if ok && again {
-		a := answer
-		a.Frames = slices.Clone(answer.Frames)
-		held := f.whole.Load() != nil
-		f.mu.Lock()
-		f.shown.put(rva, a, held)
-		f.mu.Unlock()
-	}
-	return answer, ok, err
+	return f.lookup(rva, frames, false)
 }
 
-// answers are answers that were given, by address. When they exceed their limit, those
-// that were not used for the longest time are forgotten.
-type answers struct {
-	recent, older map[uint64]functab.Answer
-	texts         map[string]string // the names and paths in recent, each once
-	size          int               // bytes of recent and texts
-	limit         int               // of the bytes of both
-}
-
-// get returns an answer that was given.
-func (t *answers) get(rva uint64) (functab.Answer, bool) {
-	a, ok := t.recent[rva]
-	if !ok {
-		if a, ok = t.older[rva]; ok {
-			t.put(rva, a, true)
-		}
-	}
-	return a, ok
-}
-
-// put keeps an answer. Texts that several answers have are kept and counted once. held means
-// that the names are in memory in any case.
-func (t *answers) put(rva uint64, a functab.Answer, held bool) {
-	size := 128 + 80*len(a.Frames)
-	if t.recent == nil || t.size+size > t.limit/2 {
-		t.older, t.recent, t.texts, t.size = t.recent, map[uint64]functab.Answer{}, map[string]string{}, 0
-	}
-	t.size += size
-	for i := range a.Frames {
-		l := &a.Frames[i]
-		if l.File = t.text(l.File); !held {
-			l.Function = t.text(l.Function)
-		}
-	}
-	t.recent[rva] = a
-}
-
-// text returns the copy of a text that recent has.
-func (t *answers) text(s string) string {
-	if s == "" {
-		return s
-	}
-	if own, ok := t.texts[s]; ok {
-		return own
-	}
-	t.size += len(s) + 64
-	t.texts[s] = s
-	return s
-}
-
-// lookup is Lookup; raw asks for raw names. again reports whether the function was also asked for
-// a short time before.
-func (f *File) lookup(rva uint64, frames []functab.Line, raw bool) (answer functab.Answer, ok, again bool, err error) {
+// lookup is Lookup; raw asks for raw names.
+func (f *File) lookup(rva uint64, frames []functab.Line, raw bool) (answer functab.Answer, ok bool, err error) {
 	i := f.last(rva)
 	if i < 0 {
-		return functab.Answer{}, false, false, nil
+		return functab.Answer{}, false, nil
+	}
+	s := scratches.Get().(*scratch)
+	defer s.put()
+	if ok, err := f.locate(&s.site, i, rva); !ok || err != nil {
+		return functab.Answer{}, false, err
+	}
+	answer, err = f.answer(&s.site, frames[:0], raw)
+	return answer, err == nil && !(s.site.symbol && functab.IsMarker(s.site.name)), err
+}
+
+// locate finds an address in the function of an entry, which is the last one at or below it.
+func (f *File) locate(s *site, i int, rva uint64) (ok bool, err error) {
+	if i == 0 || f.start(i-1) != f.start(i) {
+		if b, ok := f.whole.Load().part(int64(le.Uint32(f.infos[4*i:]))); ok && f.isScanned(i) {
+			if ok, err = f.scan(s, i, rva, b); err != nil {
+				err = fmt.Errorf("function at %#x: %w", f.start(i), err)
+			}
+			return ok, err
+		}
 	}
 	fn, err := f.best(i, rva)
 	if err != nil || fn == nil {
-		return functab.Answer{}, false, false, err
+		return false, err
 	}
-	defer fn.free()
-	answer, err = f.answer(fn, rva, frames[:0], raw)
-	return answer, err == nil && !(fn.symbol && functab.IsMarker(fn.name)), fn.scratch == nil, err
+	s.at(fn, rva)
+	fn.free()
+	return true, nil
+}
+
+// isScanned reports whether addresses are found in the record of an entry without decoding all of it:
+// if it is short, or is asked for after a long time.
+func (f *File) isScanned(i int) bool {
+	if i+1 < f.n && le.Uint32(f.infos[4*(i+1):])-le.Uint32(f.infos[4*i:]) <= maxScan {
+		return true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cached[i] == nil && !f.ask(i)
 }
 
 // best returns the function with the most detail of those that start where entry i
@@ -370,15 +354,12 @@ func (fn *function) detail() int {
 	return d
 }
 
-// answer describes an address in a function; raw asks for raw names too.
-func (f *File) answer(fn *function, rva uint64, frames []functab.Line, raw bool) (functab.Answer, error) {
-	a := functab.Answer{FunctionStart: fn.start, FunctionSize: fn.size, Symbol: fn.symbol}
-	at := fn.row(rva - fn.start)
-	var few [8]*call
-	chain := fn.chain(rva, few[:0])
-	a.Frames = slices.Grow(frames, len(chain)+1)
-	file, line := at.file, at.line
-	for _, c := range slices.Backward(chain) {
+// answer describes an address; raw asks for raw names too.
+func (f *File) answer(s *site, frames []functab.Line, raw bool) (functab.Answer, error) {
+	a := functab.Answer{FunctionStart: s.start, FunctionSize: s.size, Symbol: s.symbol}
+	a.Frames = slices.Grow(frames, len(s.calls)+1)
+	file, line := s.row.file, s.row.line
+	for _, c := range slices.Backward(s.calls) {
 		l := functab.Line{}
 		var err error
 		if l.Function, err = f.name(c.name); err == nil && raw {
@@ -393,10 +374,10 @@ func (f *File) answer(fn *function, rva uint64, frames []functab.Line, raw bool)
 		a.Frames = append(a.Frames, l)
 		file, line = c.file, c.line
 	}
-	l := functab.Line{Function: fn.name}
+	l := functab.Line{Function: s.name}
 	var err error
 	if raw {
-		l.Raw, err = f.rawOfFunction(fn.entry)
+		l.Raw, err = f.rawOfFunction(s.entry)
 	}
 	if err == nil {
 		err = f.place(&l, file, line)
@@ -423,11 +404,15 @@ func (f *File) text(at uint32) (string, error) {
 		return "", fmt.Errorf("%w: no text at %d of the string table", ErrFormat, at)
 	}
 	if w := f.whole.Load(); w != nil {
-		part, _, _ := strings.Cut(w.text[at:min(int64(len(w.text)), int64(at)+maxText)], "\x00")
-		if !utf8.ValidString(part) {
-			part = strings.ToValidUTF8(part, "\uFFFD")
+		part := w.text[at:min(int64(len(w.text)), int64(at)+maxText)]
+		n := strings.IndexByte(part, 0)
+		if n >= 0 {
+			part = part[:n]
 		}
-		return part, nil
+		if n >= 0 && w.valid && (n == 0 || utf8.RuneStart(part[0])) {
+			return part, nil
+		}
+		return strings.ToValidUTF8(part, "\uFFFD"), nil
 	}
 	s := scratches.Get().(*scratch)
 	defer s.put()
@@ -470,6 +455,11 @@ func (f *File) readWhole() {
 		runtime.AddCleanup(f, func(size int64) { wholeBytes.Add(-size) }, f.size)
 	}
 	w := &whole{end: f.textEnd, rest: make([]byte, f.size-f.textEnd)}
+	if n := len(f.files) / 8; int64(8*n) < f.limit {
+		w.paths = make([]atomic.Pointer[string], n)
+		w.left.Store(f.limit - int64(8*n))
+	}
+	w.group(f)
 	var text strings.Builder
 	text.Grow(int(f.textEnd - f.textAt))
 	if n, _ := io.Copy(&text, io.NewSectionReader(f.r, f.textAt, f.textEnd-f.textAt)); n != f.textEnd-f.textAt {
@@ -477,8 +467,52 @@ func (f *File) readWhole() {
 	}
 	if n, _ := f.r.ReadAt(w.rest, f.textEnd); n == len(w.rest) {
 		w.text = text.String()
+		w.valid = utf8.ValidString(w.text)
 		f.whole.Store(w)
 	}
+}
+
+// group makes the list of first entries: about half as many as there are entries.
+func (w *whole) group(f *File) {
+	if f.n == 0 {
+		return
+	}
+	most := f.start(f.n - 1)
+	w.shift = max(0, bits.Len64(most)-bits.Len(uint(f.n))+1)
+	n := int(most>>w.shift) + 1
+	w.firsts = make([]uint32, 0, n)
+	for i := range f.n {
+		for len(w.firsts) < n && uint64(len(w.firsts))<<w.shift <= f.start(i) {
+			w.firsts = append(w.firsts, uint32(i))
+		}
+	}
+}
+
+// between returns the numbers of two of n entries; the first entry above an address is one of them or
+// between them.
+func (w *whole) between(rva uint64, n int) (first, end int) {
+	k := rva >> w.shift
+	if k >= uint64(len(w.firsts)) {
+		return 0, n
+	}
+	first, end = int(w.firsts[k]), n
+	if k+1 < uint64(len(w.firsts)) {
+		end = int(w.firsts[k+1])
+	}
+	return first, end
+}
+
+// path returns the path of a file, which load makes the first time.
+func (w *whole) path(number uint32, load func(number uint32) (string, error)) (string, error) {
+	if p := w.paths[number].Load(); p != nil {
+		return *p, nil
+	}
+	s, err := load(number)
+	if size := int64(len(s)) + 24; err == nil && w.left.Load() >= size {
+		w.left.Add(-size)
+		w.paths[number].Store(&s)
+	}
+	return s, err
 }
 
 // scratch is memory for decoding, which is used again.
@@ -490,6 +524,7 @@ type scratch struct {
 	bases  []uint64
 	open   []int
 	fn     function
+	site   site
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -498,7 +533,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 const maxScratch = 256 << 10
 
 func (s *scratch) put() {
-	s.fn = function{}
+	s.fn, s.site = function{}, site{calls: s.site.calls[:0]}
 	if cap(s.bytes) <= maxScratch && len(s.checks)+len(s.calls)+len(s.ranges) <= maxScratch/32 {
 		scratches.Put(s)
 	}
@@ -675,6 +710,9 @@ func (f *File) path(number uint32) (string, error) {
 	if number == 0 || int64(number) >= int64(len(f.files)/8) {
 		return "", nil
 	}
+	if w := f.whole.Load(); w != nil && w.paths != nil {
+		return w.path(number, f.joined)
+	}
 	return f.textOf(textKey{filePath, number}, (*File).joined)
 }
 
@@ -830,32 +868,28 @@ func (f *File) decode(i int, fn *function, s *scratch) error {
 			return err
 		}
 	}
-	if err := f.describe(fn, nameAt); err != nil {
+	var err error
+	if fn.name, fn.symbol, err = f.nameOf(i, nameAt, fn.detail() > 0, fn.size); err != nil {
 		return err
 	}
 	fn.cost = int64(256 + len(fn.lines) + 32*cap(fn.checks) + 40*cap(fn.calls) + 16*cap(fn.ranges) + len(fn.name))
 	return nil
 }
 
-// describe sets the name of fn, and whether it is a symbol. What has rows or inlined
-// calls is none, so that the trailer is read for few functions.
-func (f *File) describe(fn *function, nameAt uint32) error {
-	var err error
-	if fn.name, err = f.text(nameAt); err != nil {
-		return err
+// nameOf returns the name of an entry, and whether it is a symbol. One that is detailed, with rows or
+// inlined calls, is none, so that the trailer is read for few functions.
+func (f *File) nameOf(i int, nameAt uint32, detailed bool, size uint32) (name string, symbol bool, err error) {
+	if name, err = f.text(nameAt); err != nil {
+		return "", false, err
 	}
-	if fn.name == "" {
-		fn.name = functab.Omitted
+	if name == "" {
+		name = functab.Omitted
 	}
-	if fn.detail() > 0 {
-		return nil
+	if detailed || size == 0 {
+		return name, !detailed, nil
 	}
-	if fn.symbol = fn.size == 0; fn.symbol {
-		return nil
-	}
-	_, flags, err := f.extra(uint32(fn.entry))
-	fn.symbol = flags&flagSymbol != 0
-	return err
+	_, flags, err := f.extra(uint32(i))
+	return name, flags&flagSymbol != 0, err
 }
 
 // Read adds all functions and symbols of the file to b, and sets the base and the

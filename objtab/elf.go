@@ -189,18 +189,33 @@ func (c *elfModule) read(ctx context.Context, files ELFFiles) error {
 	if err := c.readSymbols(ctx); err != nil {
 		return err
 	}
+	// What takes one processor goes on beside what takes all of them.
+	symbols := make(chan error, 1)
+	go func() { symbols <- c.addSymbols() }()
+	err := c.readRules(ctx, files)
+	return cmp.Or(<-symbols, err, ctx.Err())
+}
+
+// readRules reads the unwind rules, and then the functions. Their warnings are in the other order.
+func (c *elfModule) readRules(ctx context.Context, files ELFFiles) error {
+	before := c.b.TakeWarnings()
+	if !c.opt.NoUnwind {
+		if err := c.readUnwind(ctx); err != nil {
+			return err
+		}
+	}
+	last := c.b.TakeWarnings()
+	c.b.GiveWarnings(before)
 	if !c.opt.NoFunctions {
 		if err := c.readFunctions(ctx, files); err != nil {
 			return err
 		}
 	}
-	if !c.opt.NoUnwind {
-		return c.readUnwind(ctx)
-	}
-	return ctx.Err()
+	c.b.GiveWarnings(last)
+	return nil
 }
 
-// readSymbols reads the symbol table: .symtab of the debug file or of the program,
+// readSymbols reads and sorts the symbol table: .symtab of the debug file or of the program,
 // else .dynsym and the symbols of .gnu_debugdata.
 func (c *elfModule) readSymbols(ctx context.Context) error {
 	add := c.keep(ctx)
@@ -232,6 +247,11 @@ func (c *elfModule) readSymbols(ctx context.Context) error {
 		}
 	}
 	c.symbols = sortSymbols(c.symbols)
+	return nil
+}
+
+// addSymbols adds what readSymbols has read.
+func (c *elfModule) addSymbols() error {
 	if c.opt.NoSymbols {
 		return nil
 	}

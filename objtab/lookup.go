@@ -54,7 +54,13 @@ func OpenELFLookup(ctx context.Context, files ELFFiles, opt Options) (*ELFLookup
 		return nil, err
 	}
 	symbols := make(chan error, 1)
-	go func() { symbols <- c.readSymbols(ctx) }()
+	go func() {
+		err := c.readSymbols(ctx)
+		if err == nil {
+			err = c.addSymbols()
+		}
+		symbols <- err
+	}()
 	read := c.dwarfOptions()
 	read.Demangle = nil // the names of answers alone are demangled
 	l.units, err = dwarf.OpenUnits(ctx, d, read, c.b)

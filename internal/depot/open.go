@@ -135,7 +135,7 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 	own := symbolsDepot{d.db, d.lookups, d.contents, d.InPlace, d.fetch}
 	work := symbolicate.New(symbolicate.Parts{
 		Depot: own,
-		DB:    d.db, Blobs: d.blobs, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
+		DB:    d.db, Blobs: d.blobs, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir, Generation: d.Generation,
 	}, opt.Symbols)
 	d.Symbols = &Symbols{work, own, d.lookups, d.contents, d.places}
 	public := publicform.New(publicform.Parts{

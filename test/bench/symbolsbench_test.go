@@ -312,11 +312,49 @@ func TestBenchSymbolicate(t *testing.T) {
 				cold = append(cold, time.Since(began).Seconds()*1000)
 			}
 			stop()
+			if name == "big.so" {
+				besideCrates(t, path, at, anywhere, hot)
+			}
 			t.Logf("%s: first answer with nothing made %.2f s (ELF: want at most 0.3)", name, first)
 			t.Logf("%s: %.0f addresses for each second of processor time of the server, %.0f of them among 5,000 (want at least 50,000); 100 frames: median %.2f ms, 99 of 100 in %.2f ms (want at most 5); first request after a start %.1f ms (want at most 50); peak %.0f MiB",
 				name, anywhere, hot, times[len(times)/2], times[len(times)*99/100], median(cold), peak)
 		})
 	}
+}
+
+// besideCrates has the crates blazesym and addr2line look the same addresses up in an ELF file whose
+// base is 0, each in its process and without HTTP. SYMDEPOT_CRATES is the program of scripts/crates.
+func besideCrates(t *testing.T, path string, at []uint64, anywhere, hot float64) {
+	t.Helper()
+	program := os.Getenv("SYMDEPOT_CRATES")
+	if program == "" {
+		t.Log("the crates blazesym and addr2line are not compared: run scripts/oracles (SYMDEPOT_CRATES)")
+		return
+	}
+	var list bytes.Buffer
+	for _, a := range at {
+		fmt.Fprintf(&list, "%#x\n", a)
+	}
+	text := fmt.Sprintf("symdepot %.0f and %.0f", anywhere, hot)
+	for _, name := range []string{"blazesym", "addr2line"} {
+		cmd := exec.CommandContext(t.Context(), program, name, path)
+		cmd.Stdin = bytes.NewReader(list.Bytes())
+		var lines int
+		var every, some float64
+		out, err := cmd.Output()
+		if err == nil {
+			_, err = fmt.Sscan(string(out), &lines, &every, &some)
+		}
+		if err != nil || lines < len(at)*9/10 {
+			t.Fatalf("%s: %v, %q; want the lines of %d addresses", name, err, out, len(at))
+		}
+		text += fmt.Sprintf(", %s %.0f and %.0f", name, every, some)
+		if every > anywhere || some > hot {
+			t.Errorf("%s is faster: %.0f and %.0f addresses a second, symdepot %.0f and %.0f", name, every, some, anywhere, hot)
+		}
+	}
+	t.Logf("%s, addresses for each second of processor time, anywhere and among 5,000 (want at least 250,000 and 300,000): %s",
+		filepath.Base(path), text)
 }
 
 // TestBenchFirstAnswer compares the first answer out of a large ELF file that nothing was

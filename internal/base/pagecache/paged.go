@@ -11,6 +11,10 @@ import (
 // pageSize is the number of bytes that one read of the content fetches.
 const pageSize = 16 << 10
 
+// setSize is at how many places a page may be kept: with one, pages that are used by turns push each
+// other out.
+const setSize = 4
+
 // Source is content of a known size. If it also has a method Bytes() []byte with
 // a result that is not nil, that result is used in place of reads.
 type Source interface {
@@ -18,7 +22,7 @@ type Source interface {
 	Size() int64
 }
 
-// Reader reads a Source. It keeps a fixed number of pages, each at a place that
+// Reader reads a Source. It keeps a fixed number of pages, each at one of few places that
 // its offset determines. It must not be used by several goroutines at the same
 // time.
 type Reader struct {
@@ -129,7 +133,19 @@ func (r *Reader) page(off uint64) []byte {
 		return nil
 	}
 	at := off / r.each * r.each
-	p := &r.pages[(at/r.each)%uint64(len(r.pages))]
+	set := r.set(at / r.each)
+	p := &set[0]
+	if p.off != at+1 {
+		i := 1
+		for i < len(set)-1 && set[i].off != at+1 {
+			i++
+		}
+		if i < len(set) { // the page, or the one that was not used for the longest time
+			was := set[i]
+			copy(set[1:i+1], set[:i])
+			set[0] = was
+		}
+	}
 	if p.off != at+1 {
 		n := int(min(r.each, r.size-at))
 		if cap(p.data) < n {
@@ -147,6 +163,16 @@ func (r *Reader) page(off uint64) []byte {
 		return nil
 	}
 	return p.data[off-at:]
+}
+
+// set returns the places that a page may have, that of the page used last first.
+func (r *Reader) set(number uint64) []page {
+	n := uint64(len(r.pages) / setSize)
+	if n == 0 {
+		return r.pages
+	}
+	first := number % n * setSize
+	return r.pages[first : first+setSize]
 }
 
 func (r *Reader) fail(have, want int, err error) {

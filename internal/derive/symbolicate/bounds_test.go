@@ -19,6 +19,10 @@ var apis = map[string]api{
 		_, err := V5(ctx, src, []Job{oneStack(frames)})
 		return err
 	},
+	"v5 as JSON": func(ctx context.Context, src Source, _ Texts, frames int) error {
+		_, err := V5Written(ctx, src, []Job{oneStack(frames)})
+		return err
+	},
 	"v4": func(ctx context.Context, src Source, _ Texts, frames int) error {
 		_, err := V4(ctx, src, oneStack(frames))
 		return err

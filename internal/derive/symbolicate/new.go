@@ -13,6 +13,9 @@ func New(p Parts, opt Options) *Service {
 		jobs: map[string]clientJob{},
 	}
 	svc.modules = &modules{max: svc.opt.Open}
+	if p.Generation != nil {
+		svc.recent = &recentAnswers{generation: p.Generation}
+	}
 	limits := jobs.Limits{Queued: svc.opt.Queued, PerClient: perClientJobs, Attempts: 3}
 	if svc.opt.Make != MakeNothing {
 		limits.Slots = svc.opt.Slots

@@ -87,6 +87,9 @@ type Parts struct {
 	Now   func() time.Time
 	// Scratch is the folder for temporary files; empty is the system's.
 	Scratch string
+	// Generation returns a number that changes when what Depot finds may change. Nil: files are
+	// looked for in each request.
+	Generation func(context.Context) (uint64, error)
 }
 
 // Service makes symbol files and answers lookups. Its methods may be called by
@@ -96,13 +99,14 @@ type Service struct {
 	opt     Options
 	clients *clientTimes
 	modules *modules
+	recent  *recentAnswers // of Depot
 }
 
 // With returns a service with the same jobs, limits and open modules that finds the files of
 // modules elsewhere. It is not closed.
 func (svc *Service) With(d Depot) *Service {
 	other := *svc
-	other.Depot = d
+	other.Depot, other.recent = d, nil
 	return &other
 }
 

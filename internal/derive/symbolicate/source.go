@@ -31,7 +31,7 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 	}
 	ask := c.ask
 	ask.Format, ask.Module = lookupFormat, q
-	a, f, err := c.svc.prepare(ctx, ask, true)
+	a, f, err := c.svc.recent.find(ctx, ask, c.svc.prepare)
 	var m *openModule
 	if f != nil && errors.Is(err, fs.ErrNotExist) { // the file must be made
 		if m := c.units(ctx, ask, a, f); m != nil {

@@ -66,16 +66,11 @@ func (j Job) uses() []bool {
 // V5 answers jobs. The error is that of ctx, or a RequestError if the answer is too
 // long.
 func V5(ctx context.Context, src Source, jobs []Job) (V5Answer, error) {
-	return answerV5(ctx, src, jobs, false)
-}
-
-// answerV5 is V5 or V5Written.
-func answerV5(ctx context.Context, src Source, jobs []Job, onlyWritten bool) (V5Answer, error) {
 	a := V5Answer{Results: make([]V5Result, len(jobs))}
 	var size answerSize
 	for i, j := range jobs {
 		var err error
-		if a.Results[i], err = j.v5(ctx, src, &size, onlyWritten); err != nil {
+		if a.Results[i], err = j.v5(ctx, src, &size); err != nil {
 			return a, err
 		}
 	}
@@ -83,15 +78,13 @@ func answerV5(ctx context.Context, src Source, jobs []Job, onlyWritten bool) (V5
 }
 
 // v5 answers a job, and adds the size of its answer to size.
-func (j Job) v5(ctx context.Context, src Source, size *answerSize, onlyWritten bool) (V5Result, error) {
+func (j Job) v5(ctx context.Context, src Source, size *answerSize) (V5Result, error) {
 	used := j.uses()
 	modules := openModules(ctx, src, j.Modules, used)
 	defer closeModules(modules)
-	r := V5Result{Stacks: make([][]V5Frame, len(j.Stacks)), FoundModules: map[string]*bool{}}
-	for i, m := range j.Modules {
-		r.note(m.DebugFile+"/"+m.DebugID, used[i], modules[i])
-	}
-	mem := v5Memory{onlyWritten: onlyWritten}
+	r := j.noted(used, modules)
+	r.Stacks = make([][]V5Frame, len(j.Stacks))
+	var mem v5Memory
 	for i, stack := range j.Stacks {
 		frames := make([]V5Frame, len(stack))
 		for k, o := range stack {
@@ -106,6 +99,15 @@ func (j Job) v5(ctx context.Context, src Source, size *answerSize, onlyWritten b
 		r.Stacks[i] = frames
 	}
 	return r, nil
+}
+
+// noted returns a result with the status of each module, and without stacks.
+func (j Job) noted(used []bool, modules []opened) V5Result {
+	r := V5Result{FoundModules: map[string]*bool{}}
+	for i, m := range j.Modules {
+		r.note(m.DebugFile+"/"+m.DebugID, used[i], modules[i])
+	}
+	return r
 }
 
 // note records the status of a module.
@@ -208,8 +210,6 @@ type v5Memory struct {
 	lines   []functab.Line // of one lookup
 	inlines []V5Inline     // the next are made behind its length
 	hex     strings.Builder
-	// onlyWritten means that the answer is that of V5Written.
-	onlyWritten bool
 }
 
 // inlinesAtOnce is for how many inlined calls memory is taken at once.
@@ -257,12 +257,6 @@ func (m *v5Memory) lookup(o Offset, modules []opened) (a functab.Answer, ok bool
 
 func (j Job) frame(n int, o Offset, modules []opened, mem *v5Memory) V5Frame {
 	f := V5Frame{Frame: n, Module: j.moduleName(o, modules), ModuleOffset: mem.hexOffset(o.Offset)}
-	w := mem.writtenOf(o, modules)
-	if w != nil {
-		if f.rest = w.get(uint64(o.Offset)); f.rest != nil {
-			return f
-		}
-	}
 	a, ok := mem.lookup(o, modules)
 	if !ok {
 		return f
@@ -282,10 +276,16 @@ func (j Job) frame(n int, o Offset, modules []opened, mem *v5Memory) V5Frame {
 		in.File, in.Line = position(l)
 		f.Inlines = append(f.Inlines, in)
 	}
-	if w != nil {
-		f.keepIn(w, uint64(o.Offset))
-	}
 	return f
+}
+
+// counts returns what answerSize counts of a frame.
+func (f *V5Frame) counts() (lines, text int) {
+	n := len(f.Module) + len(f.Function) + len(f.File)
+	for i := range f.Inlines {
+		n += len(f.Inlines[i].Function) + len(f.Inlines[i].File)
+	}
+	return 1 + len(f.Inlines), n
 }
 
 // position returns the file and the line of a frame: no line without a file.

@@ -4,90 +4,57 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"unicode/utf8"
+
+	"github.com/symdepot/symdepot/functab"
 )
 
-// AppendJSON appends the answer as JSON, equal to that of an Encoder of encoding/json without
-// escapes for HTML, which needs several times as long and more memory than the answer has.
-func (a V5Answer) AppendJSON(b []byte) ([]byte, error) {
-	b = append(b, `{"results":[`...)
-	for i, r := range a.Results {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		var err error
-		if b, err = r.appendJSON(b); err != nil {
-			return nil, err
-		}
-	}
-	return append(b, `]}`...), nil
-}
-
-func (r V5Result) appendJSON(b []byte) ([]byte, error) {
-	b = append(b, `{"stacks":[`...)
-	for i, stack := range r.Stacks {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, '[')
-		for k := range stack {
-			if k > 0 {
-				b = append(b, ',')
-			}
-			b = stack[k].appendJSON(b)
-		}
-		b = append(b, ']')
-	}
-	// The rest is about modules, of which there are few.
-	rest := r
-	rest.Stacks = nil
+// appendModules appends the members about modules, of which there are few, and ends the object.
+func (r V5Result) appendModules(b []byte) ([]byte, error) {
+	r.Stacks = nil
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(rest); err != nil {
+	if err := enc.Encode(r); err != nil {
 		return nil, err
 	}
-	b = append(b, ']')
 	return append(b, bytes.TrimSuffix(text.Bytes()[len(`{"stacks":null`):], []byte("\n"))...), nil
 }
 
-// appendJSON appends a frame. Members that json.Marshal omits are omitted.
-func (f *V5Frame) appendJSON(b []byte) []byte {
-	b = append(b, `{"frame":`...)
-	b = strconv.AppendInt(b, int64(f.Frame), 10)
-	b = appendText(append(b, `,"module":`...), f.Module)
-	b = appendText(append(b, `,"module_offset":`...), f.ModuleOffset)
-	return append(f.appendRest(b), '}')
-}
-
-// appendRest appends the members that depend on the address alone, with commas before them.
-func (f *V5Frame) appendRest(b []byte) []byte {
-	if f.rest != nil {
-		return append(b, f.rest.json...)
+// appendAnswer appends the members of a frame that depend on its address alone, at an offset in its
+// module, with commas before them. Members that json.Marshal omits in a V5Frame are omitted.
+func appendAnswer(b []byte, a *functab.Answer, offset int64) []byte {
+	outer := len(a.Frames) - 1
+	b = appendMember(b, `,"function":`, a.Frames[outer].Function)
+	b = append(appendHex(append(b, `,"function_offset":"`...), offset-int64(a.FunctionStart)), '"')
+	if a.FunctionSize > 0 {
+		b = append(appendHex(append(b, `,"function_size":"`...), int64(a.FunctionSize)), '"')
 	}
-	b = appendMember(b, `,"function":`, f.Function)
-	b = appendMember(b, `,"function_offset":`, f.FunctionOffset)
-	b = appendMember(b, `,"function_size":`, f.FunctionSize)
-	b = appendPosition(b, f.File, f.Line)
-	for i, in := range f.Inlines {
+	b = appendPosition(b, &a.Frames[outer])
+	for i := range outer {
 		if i == 0 {
 			b = append(b, `,"inlines":[{"function":`...)
 		} else {
 			b = append(b, `,{"function":`...)
 		}
-		b = appendText(b, in.Function)
-		b = append(appendPosition(b, in.File, in.Line), '}')
+		b = appendText(b, a.Frames[i].Function)
+		b = append(appendPosition(b, &a.Frames[i]), '}')
 	}
-	if len(f.Inlines) > 0 {
+	if outer > 0 {
 		b = append(b, ']')
 	}
 	return b
 }
 
-func appendPosition(b []byte, file string, line uint32) []byte {
-	b = appendMember(b, `,"file":`, file)
-	if line != 0 {
-		b = strconv.AppendUint(append(b, `,"line":`...), uint64(line), 10)
+// appendPosition appends the members of a position: no line without a file.
+func appendPosition(b []byte, l *functab.Line) []byte {
+	if l.File == "" {
+		return b
+	}
+	b = appendText(append(b, `,"file":`...), l.File)
+	if l.Line != 0 {
+		b = strconv.AppendUint(append(b, `,"line":`...), uint64(l.Line), 10)
 	}
 	return b
 }
@@ -100,15 +67,45 @@ func appendMember(b []byte, name, text string) []byte {
 	return appendText(append(b, name...), text)
 }
 
+// isPlain reports whether a text is ASCII that JSON does not escape; it may be, too, if the result is
+// false.
+func isPlain(s string) bool {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	if strings.IndexByte(s, '"') >= 0 || strings.IndexByte(s, '\\') >= 0 {
+		return false
+	}
+	if len(s) < 8 {
+		for i := range len(s) {
+			if s[i] < ' ' || s[i] >= utf8.RuneSelf {
+				return false
+			}
+		}
+		return true
+	}
+	// Of a byte below a space, or above ASCII, the highest bit is set in the sum.
+	x := eight(s, len(s)-8)
+	sum := x | (x - each*' ')
+	for i := 0; i+8 <= len(s); i += 8 {
+		x := eight(s, i)
+		sum |= x | (x - each*' ')
+	}
+	return sum&high == 0
+}
+
+// eight returns eight bytes of a text.
+func eight(s string, i int) uint64 {
+	p := s[i : i+8]
+	return uint64(p[0]) | uint64(p[1])<<8 | uint64(p[2])<<16 | uint64(p[3])<<24 |
+		uint64(p[4])<<32 | uint64(p[5])<<40 | uint64(p[6])<<48 | uint64(p[7])<<56
+}
+
 // plain returns how many bytes at the start of a text are ASCII that JSON does not escape,
 // as far as eight together are.
 func plain(s string) int {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	i := 0
 	for ; i+8 <= len(s); i += 8 {
-		p := s[i : i+8]
-		x := uint64(p[0]) | uint64(p[1])<<8 | uint64(p[2])<<16 | uint64(p[3])<<24 |
-			uint64(p[4])<<32 | uint64(p[5])<<40 | uint64(p[6])<<48 | uint64(p[7])<<56
+		x := eight(s, i)
 		quote, slash := x^each*'"', x^each*'\\'
 		if (x|(x-each*' ')&^x|(quote-each)&^quote|(slash-each)&^slash)&high != 0 {
 			break
@@ -121,6 +118,9 @@ func plain(s string) int {
 func appendText(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
+	if isPlain(s) {
+		return append(append(b, s...), '"')
+	}
 	first := 0
 	for i := plain(s); i < len(s); {
 		c := s[i]

@@ -100,8 +100,6 @@ type V5Frame struct {
 	File           string     `json:"file,omitempty"`
 	Line           uint32     `json:"line,omitempty"`
 	Inlines        []V5Inline `json:"inlines,omitempty"`
-	// rest, if not nil, is written in place of the members behind ModuleOffset.
-	rest *writtenFrame
 }
 
 // V5Inline is a function that was inlined at a frame, innermost first.

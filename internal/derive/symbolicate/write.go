@@ -68,6 +68,12 @@ func (g gsymLooker) LookupShown(rva uint64, frames []functab.Line) (functab.Answ
 	return a, ok && err == nil
 }
 
+// lookupEach looks several addresses up. Of one that is not found, or of a damaged function, OK is
+// false. found and lines are memory for the answers.
+func (g gsymLooker) lookupEach(rvas []uint64, found []gsym.Found, lines []functab.Line) ([]gsym.Found, []functab.Line) {
+	return g.f.LookupEach(rvas, found[:0], lines[:0])
+}
+
 // ctxWriter writes until a context ends.
 type ctxWriter struct {
 	ctx context.Context
