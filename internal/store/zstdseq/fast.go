@@ -12,7 +12,7 @@ type fast struct {
 
 func (f *fast) reset(s setting) {
 	f.table, f.hash = table(f.table, s.hash), newHasher(s.least, s.hash)
-	f.reach, f.step = 1<<s.window, int(s.step)+1
+	f.reach, f.step = 1<<s.window, int(max(s.step, 1))+1
 }
 
 func (f *fast) begin(t *text, n int, r repeats) {
@@ -68,10 +68,11 @@ func (f *fast) find() seq {
 		f.table[follow] = uint32(next) + 1
 		after := f.hash.of(f.words(third))
 		if f.usable(other, next) {
-			if step <= 4 {
+			q := f.match(next, other, 4)
+			if third < f.anchor+int(q.literals+q.length) {
 				f.table[after] = uint32(third) + 1
 			}
-			return f.match(next, other, 4)
+			return q
 		}
 		other = int(f.table[after]) - 1
 		slot, follow = after, f.hash.of(f.words(third+1))

@@ -37,7 +37,7 @@ func parseSetting(b []byte) setting { return setting{b[0], b[1], b[2], b[3], b[4
 
 // valid says whether there is such a setting.
 func (s setting) valid() bool {
-	most := uint8(22)
+	most := uint8(23)
 	kind := s.strategy &^ headedRows
 	switch {
 	case s.window < 10 || s.window > 23 || s.hash < 6 || s.hash > most || s.chain < 6 || s.chain > most || s.least < 4 || s.least > 8:

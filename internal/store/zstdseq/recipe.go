@@ -474,11 +474,14 @@ func (p *Packer) sequences(corrected bool) (repeats, error) {
 	p.finder.begin(&p.text, b.size, p.repeats)
 	for p.err == nil {
 		s := p.finder.next()
-		if at == len(b.sequences) {
+		corrected := at == len(b.sequences)
+		if corrected {
 			s = p.sequence()
-			next()
 		}
 		if s.length == 0 {
+			if corrected {
+				at = -1
+			}
 			break
 		}
 		n := int(s.literals) + int(s.length)
@@ -487,10 +490,13 @@ func (p *Packer) sequences(corrected bool) (repeats, error) {
 			return after, errRecipe
 		}
 		b.sequences = append(b.sequences, s)
+		if corrected {
+			next()
+		}
 		p.finder.take(s)
 		left, place = left-n, place+n
 	}
-	if at >= 0 {
+	if at >= 0 || wrong > 0 {
 		return after, errRecipe
 	}
 	return after, p.err

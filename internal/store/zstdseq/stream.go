@@ -24,7 +24,7 @@ type Stream struct {
 }
 
 // levels are the settings of the levels of libzstd for contents of a size, those that are used most first.
-// Levels above 9 are not known here.
+// Of the levels above 12, nothing is known here.
 var levels = []struct {
 	most     int64 // bytes of the content
 	settings []setting
@@ -36,16 +36,19 @@ var levels = []struct {
 		{doubleStrategy, 17, 15, 16, 2, 5, 0}, {greedyStrategy, 17, 16, 17, 3, 4, 2}, {fastStrategy, 17, 12, 13, 1, 6, 0},
 		{fastStrategy, 17, 13, 15, 1, 5, 0}, {doubleStrategy, 17, 17, 17, 2, 4, 0}, {lazyStrategy, 17, 16, 17, 3, 4, 4},
 		{lazy2Strategy, 17, 16, 17, 3, 4, 8}, {lazy2Strategy, 17, 16, 17, 4, 4, 8}, {lazy2Strategy, 17, 16, 17, 5, 4, 8},
+		{lazy2Strategy, 17, 16, 17, 6, 4, 8},
 	}},
 	{256 << 10, []setting{
 		{doubleStrategy, 18, 16, 16, 1, 4, 0}, {greedyStrategy, 18, 17, 18, 5, 5, 2}, {fastStrategy, 18, 13, 14, 1, 6, 0},
 		{doubleStrategy, 18, 14, 14, 1, 5, 0}, {greedyStrategy, 18, 16, 17, 3, 5, 2}, {lazyStrategy, 18, 18, 19, 3, 5, 4},
 		{lazyStrategy, 18, 18, 19, 4, 4, 4}, {lazy2Strategy, 18, 18, 19, 4, 4, 8}, {lazy2Strategy, 18, 18, 19, 5, 4, 8},
+		{lazy2Strategy, 18, 18, 19, 6, 4, 8},
 	}},
 	{maxContent, []setting{
 		{doubleStrategy, 21, 16, 17, 1, 5, 0}, {greedyStrategy, 21, 18, 19, 3, 5, 2}, {fastStrategy, 19, 13, 14, 1, 7, 0},
 		{fastStrategy, 20, 15, 16, 1, 6, 0}, {doubleStrategy, 21, 18, 18, 1, 5, 0}, {lazyStrategy, 21, 18, 19, 3, 5, 4},
 		{lazyStrategy, 21, 19, 20, 4, 5, 8}, {lazy2Strategy, 21, 19, 20, 4, 5, 16}, {lazy2Strategy, 22, 20, 21, 4, 5, 16},
+		{lazy2Strategy, 22, 21, 22, 5, 5, 16}, {lazy2Strategy, 22, 21, 22, 6, 5, 16}, {lazy2Strategy, 22, 22, 23, 6, 5, 32},
 	}},
 }
 
