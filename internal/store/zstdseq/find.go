@@ -23,8 +23,9 @@ const (
 	greedyStrategy = 3
 	lazyStrategy   = 4
 	lazy2Strategy  = 5
-	// headedRows is added where the first place of a row is not used, as libzstd has it from 1.5.5 on.
-	headedRows = 0x40
+	// newer is added for what newer versions of libzstd do otherwise: from 1.5.5 on, the first place of a
+	// row is not used; from 1.5.7 on, two tables give the longer of two matches.
+	newer = 0x40
 )
 
 const settingSize = 7
@@ -38,13 +39,13 @@ func parseSetting(b []byte) setting { return setting{b[0], b[1], b[2], b[3], b[4
 // valid says whether there is such a setting.
 func (s setting) valid() bool {
 	most := uint8(23)
-	kind := s.strategy &^ headedRows
+	kind := s.strategy &^ newer
 	switch {
 	case s.window < 10 || s.window > 23 || s.hash < 6 || s.hash > most || s.chain < 6 || s.chain > most || s.least < 4 || s.least > 8:
 		return false
 	case s.strategy == fastStrategy:
 		return s.step < 128
-	case s.strategy == doubleStrategy:
+	case kind == doubleStrategy:
 		return true
 	}
 	return kind >= greedyStrategy && kind <= lazy2Strategy && s.least <= 6 && s.hash >= 12 && s.search < 8
@@ -69,7 +70,7 @@ type finders struct {
 
 // of returns the finder of a setting, for a new frame.
 func (f *finders) of(s setting) finder {
-	switch s.strategy {
+	switch s.strategy &^ newer {
 	case fastStrategy:
 		if f.fast == nil {
 			f.fast = &fast{}
@@ -237,13 +238,14 @@ type double struct {
 	search
 	long, short []uint32 // place + 1
 	eight, few  hasher
+	longer      bool
 	at          int // the last place that was brought into both tables
 }
 
 func (d *double) reset(s setting) {
 	d.long, d.short = table(d.long, s.hash), table(d.short, s.chain)
 	d.eight, d.few = newHasher(8, s.hash), newHasher(s.least, s.chain)
-	d.reach = 1 << s.window
+	d.reach, d.longer = 1<<s.window, s.strategy&newer != 0
 }
 
 func (d *double) begin(t *text, n int, r repeats) {
@@ -295,7 +297,7 @@ func (d *double) find() seq {
 		far = int(d.long[slot]) - 1
 		if other > d.lowest && other < p && d.word(other) == uint32(v) {
 			d.remember(slot, next, step)
-			if far > d.lowest && far < next && d.words(far) == w {
+			if far > d.lowest && far < next && d.words(far) == w && (!d.longer || d.same(next, far) > d.same(p, other)) {
 				return d.match(next, far, 8)
 			}
 			return d.match(p, other, 4)

@@ -53,7 +53,7 @@ func (r *run) begin(h head, s setting, size int64) bool {
 		return false
 	}
 	r.finder = r.of(s)
-	r.chooser.strategy = s.strategy &^ headedRows
+	r.chooser.strategy = s.strategy &^ newer
 	r.writer.reset()
 	r.repeats, r.head, r.size, r.p = firstRepeats, h, int(size), 0
 	r.most = int(min(maxBlock, window))

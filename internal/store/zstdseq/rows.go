@@ -28,10 +28,10 @@ type rows struct {
 	hash    hasher
 	log     uint // of the places of a row
 	tries   int
-	depth   int // how many places behind a match are looked at
-	headed  bool
-	nearest int // lowest place of the rows that is used
-	put     int // places before are in the rows
+	depth   int  // how many places behind a match are looked at
+	headed  bool // the first place of a row is not used
+	nearest int  // lowest place of the rows that is used
+	put     int  // places before are in the rows
 	passing bool
 	found   [64]uint32
 }
@@ -39,8 +39,8 @@ type rows struct {
 func (r *rows) reset(s setting) {
 	r.log = uint(min(max(s.search, 4), 6))
 	r.tries = 1 << min(uint(s.search), r.log)
-	r.depth = int(s.strategy&^headedRows - greedyStrategy)
-	r.headed = s.strategy&headedRows != 0
+	r.depth = int(s.strategy&^newer - greedyStrategy)
+	r.headed = s.strategy&newer != 0
 	r.places = table(r.places, s.hash)
 	if n := len(r.places); cap(r.tags) < n {
 		r.tags = make([]uint8, n)

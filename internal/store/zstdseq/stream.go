@@ -16,13 +16,6 @@ const (
 	maxRatio = 64
 )
 
-// Stream is a part of a file that is a frame of zstd.
-type Stream struct {
-	At, Len int64
-	Size    int64 // of its bytes
-	Recipe  []byte
-}
-
 // levels are the settings of the levels of libzstd for contents of a size, those that are used most first.
 // Of the levels above 12, nothing is known here.
 var levels = []struct {
@@ -68,8 +61,8 @@ func settingsFor(h head, size int64) (list []setting) {
 		}
 		s.hash, s.chain = min(s.hash, s.window+1), min(s.chain, s.window)
 		list = append(list, s)
-		if s.strategy >= greedyStrategy {
-			s.strategy |= headedRows
+		if s.strategy != fastStrategy {
+			s.strategy |= newer
 			list = append(list, s)
 		}
 	}
@@ -134,29 +127,25 @@ func (a *Analyzer) Probe(ctx context.Context, r io.ReaderAt, at, size, n int64) 
 	}
 	best, found := 0, false
 	for i, s := range list {
-		got, most, err := a.try(ctx, r, at, size, n, s)
+		got, packed, err := a.try(ctx, r, at, size, n, s)
 		if err != nil {
 			return false, err
 		}
 		if i == 0 {
-			best = most
+			best = usable(packed)
 		}
 		if got < best {
 			best, found, a.last = got, true, s
-			if got <= exactRecipe {
-				break
+			if got <= 3*settingSize+int(packed/2048) {
+				break // what is corrected is hardly more than the sizes of blocks
 			}
 		}
 	}
 	return found, nil
 }
 
-// exactRecipe is the length below which the recipe of a sample corrects hardly anything.
-const exactRecipe = 24
-
-// try makes the recipe of a sample with a setting, and returns its length, and that from which on it is of
-// no use.
-func (a *Analyzer) try(ctx context.Context, r io.ReaderAt, at, size, n int64, s setting) (got, most int, err error) {
+// try makes the recipe of a sample with a setting, and returns the length of both.
+func (a *Analyzer) try(ctx context.Context, r io.ReaderAt, at, size, n int64, s setting) (got int, packed int64, err error) {
 	d := &a.decoder
 	if err := d.begin(r, at, at+n); err != nil {
 		return 0, 0, err
@@ -173,7 +162,7 @@ func (a *Analyzer) try(ctx context.Context, r io.ReaderAt, at, size, n int64, s 
 			return 0, 0, err
 		}
 	}
-	return len(a.analysis.recipe), usable(d.at - from), nil
+	return len(a.analysis.recipe), d.at - from, nil
 }
 
 // usable is the length below which the recipe of n bytes of a frame is of use.
@@ -181,58 +170,55 @@ func usable(n int64) int { return int(64 + n/8) }
 
 // Analyze makes the recipe of a frame for which the last call of Probe returned true. ErrRefused is the error
 // of a frame whose recipe is long, or that cannot be made again.
-func (a *Analyzer) Analyze(ctx context.Context, r io.ReaderAt, at, size, n int64) (Stream, error) {
+func (a *Analyzer) Analyze(ctx context.Context, r io.ReaderAt, at, size, n int64) ([]byte, error) {
 	d, x := &a.decoder, &a.analysis
 	if err := d.begin(r, at, at+n); err != nil {
-		return Stream{}, err
+		return nil, err
 	}
 	if !x.begin(d.head, a.last, size) {
-		return Stream{}, ErrRefused
+		return nil, ErrRefused
 	}
 	for !d.over {
 		if err := d.next(&a.block); err != nil {
-			return Stream{}, err
+			return nil, err
 		}
 		if err := x.add(ctx, &a.block, d); err != nil {
-			return Stream{}, err
+			return nil, err
 		}
 		if len(x.recipe) > 4096+usable(d.at-at) {
-			return Stream{}, ErrRefused
+			return nil, ErrRefused
 		}
 	}
 	if int64(x.p) != size || d.at != at+n || len(x.recipe) > usable(n) {
-		return Stream{}, ErrRefused
+		return nil, ErrRefused
 	}
-	return Stream{At: at, Len: n, Size: size, Recipe: bytes.Clone(x.recipe)}, nil
+	return bytes.Clone(x.recipe), nil
 }
 
 // Reader reads the bytes of a frame, at any place. It decodes what is before, unless it was read last.
 type Reader struct {
-	r     io.ReaderAt
-	s     Stream
-	d     *decoder
-	block block
-	begun bool
+	r           io.ReaderAt
+	at, n, size int64
+	d           *decoder
+	block       block
+	begun       bool
 }
 
-// NewReader returns a Reader of a frame in r. It takes the memory of old, which is not used any more,
-// unless that is nil.
-func NewReader(r io.ReaderAt, s Stream, old *Reader) *Reader {
-	n := &Reader{r: r, s: s}
+// NewReader returns a Reader of the frame of n bytes at a place of r, which stands for size bytes. It takes
+// the memory of old, which is not used any more, unless that is nil.
+func NewReader(r io.ReaderAt, at, n, size int64, old *Reader) *Reader {
+	x := &Reader{r: r, at: at, n: n, size: size, d: &decoder{}}
 	if old != nil {
-		n.d = old.d
+		x.d = old.d
 	}
-	if n.d == nil {
-		n.d = &decoder{}
-	}
-	return n
+	return x
 }
 
 // ReadAt implements [io.ReaderAt], for one goroutine.
 func (r *Reader) ReadAt(b []byte, off int64) (n int, err error) {
 	d := r.d
 	if !r.begun || off < int64(d.text.from) {
-		if err := d.begin(r.r, r.s.At, r.s.At+r.s.Len); err != nil {
+		if err := d.begin(r.r, r.at, r.at+r.n); err != nil {
 			return 0, err
 		}
 		r.begun = true
@@ -244,7 +230,7 @@ func (r *Reader) ReadAt(b []byte, off int64) (n int, err error) {
 			continue
 		}
 		if d.over {
-			if int64(d.text.end()) != r.s.Size {
+			if int64(d.text.end()) != r.size {
 				return n, ErrRefused
 			}
 			return n, io.EOF
