@@ -27,9 +27,13 @@ func (f *finder) frame(at int64) (end int64, err error) {
 	if ok && f.recipes && err == nil {
 		s.Recipe, err = f.frames.Analyze(f.ctx, f.src, at, size, n)
 	}
-	if err != nil || !ok {
+	if err != nil {
 		f.failures++
-		return at + n, f.passed(err)
+		return 0, f.passed(err)
+	}
+	if !ok {
+		f.failures++
+		return at + n, nil
 	}
 	f.found(s)
 	return at + n, nil

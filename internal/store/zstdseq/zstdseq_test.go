@@ -290,7 +290,7 @@ func TestReader(t *testing.T) {
 
 // FuzzPacker: no recipe makes a Packer fail otherwise than by its error, or go on for ever.
 func FuzzPacker(f *testing.F) {
-	plain := sample(f, 0, 200_000)
+	plain := sample(f, 0, 40_000)
 	begin := []byte{2<<6 | singleSegment | hasChecksum}
 	for _, s := range settingsFor(head{descriptor: singleSegment}, int64(len(plain))) {
 		f.Add(s.append(begin))
