@@ -102,7 +102,8 @@ func TestFramesLeftWhole(t *testing.T) {
 		many = append(many, endless[:100]...)
 	}
 	for name, b := range map[string][]byte{
-		"bomb": level3Frame(t, make([]byte, 100<<20)), "cut": good[:len(good)-1], "flipped": flipped, "unknown": unknown, "endless": endless, "many": many,
+		"bomb": level3Frame(t, make([]byte, 100<<20)), "cut": good[:len(good)-1], "flipped": flipped, "unknown": unknown,
+		"endless": endless, "many": many,
 	} {
 		from := time.Now()
 		s, err := Unpack(context.Background(), content(b))
@@ -141,7 +142,8 @@ func objcopied(t *testing.T, b []byte) []byte {
 		}
 		return nil
 	}
-	if out := run("-I", "binary", "-O", "elf64-x86-64", "--rename-section", ".data=.debug_info,contents,readonly,debug", "a", "a.o"); out != nil {
+	section := ".data=.debug_info,contents,readonly,debug"
+	if out := run("-I", "binary", "-O", "elf64-x86-64", "--rename-section", section, "a", "a.o"); out != nil {
 		t.Fatalf("%s", out)
 	}
 	if out := run("--compress-debug-sections=zstd", "a.o", "b.o"); out != nil {

@@ -17,11 +17,14 @@ type chooser struct {
 const (
 	// fewLiterals are too few for a tree.
 	fewLiterals = 64
-	// treelessLiterals up to keepTree take the tree of the block before if it has codes for all.
-	keepTree   = 1024
-	oneStream  = 256
-	treeExtra  = 12   // bytes that a tree has to save
-	manyStates = 2048 // sequences from which on rare codes are marked in a table
+	// So many literals take the tree of the block before, if it has codes for all.
+	keepTree = 1024
+	// Fewer literals are one stream.
+	oneStream = 256
+	// treeExtra is how many bytes a tree saves at least.
+	treeExtra = 12
+	// manyStates is the number of sequences from which on rare codes are marked in a table.
+	manyStates = 2048
 	// Literals are suspected to be noise if they are this often more than the sequences; then two samples of
 	// them are looked at.
 	suspicion  = 20

@@ -238,14 +238,14 @@ type double struct {
 	search
 	long, short []uint32 // place + 1
 	eight, few  hasher
-	longer      bool
-	at          int // the last place that was brought into both tables
+	compares    bool // of two matches, the longer one is taken
+	at          int  // the last place that was brought into both tables
 }
 
 func (d *double) reset(s setting) {
 	d.long, d.short = table(d.long, s.hash), table(d.short, s.chain)
 	d.eight, d.few = newHasher(8, s.hash), newHasher(s.least, s.chain)
-	d.reach, d.longer = 1<<s.window, s.strategy&newer != 0
+	d.reach, d.compares = 1<<s.window, s.strategy&newer != 0
 }
 
 func (d *double) begin(t *text, n int, r repeats) {
@@ -271,36 +271,34 @@ const passStep = 256
 
 // find looks for a match from the place on.
 func (d *double) find() seq {
+	long, short, eight, few := d.long, d.short, d.eight, d.few
+	b, base, lowest, one := d.b, d.base, d.lowest, d.one
 	p, step := d.p, 1
 	border, next := p+passStep, p+1
 	if next > d.limit {
 		return seq{}
 	}
-	eight, few := d.eight, d.few
-	v := d.words(p)
+	v := binary.LittleEndian.Uint64(b[p-base:])
 	slot := eight.of(v)
-	far := int(d.long[slot]) - 1
+	far := int(long[slot]) - 1
 	for next <= d.limit {
-		near := &d.short[few.of(v)]
+		near := &short[few.of(v)]
 		other := int(*near) - 1
-		d.long[slot], *near = uint32(p)+1, uint32(p)+1
+		long[slot], *near = uint32(p)+1, uint32(p)+1
 		d.at = p
-		if d.repeated(p+1, d.one) {
+		if one > 0 && binary.LittleEndian.Uint32(b[p+1-one-base:]) == uint32(v>>8) {
 			return d.repeat(p + 1)
 		}
-		w := d.words(next)
+		w := binary.LittleEndian.Uint64(b[next-base:])
 		slot = eight.of(w)
-		if far > d.lowest && far < p && d.words(far) == v {
+		if far > lowest && far < p && binary.LittleEndian.Uint64(b[far-base:]) == v {
 			d.remember(slot, next, step)
 			return d.match(p, far, 8)
 		}
-		far = int(d.long[slot]) - 1
-		if other > d.lowest && other < p && d.word(other) == uint32(v) {
+		far = int(long[slot]) - 1
+		if other > lowest && other < p && binary.LittleEndian.Uint32(b[other-base:]) == uint32(v) {
 			d.remember(slot, next, step)
-			if far > d.lowest && far < next && d.words(far) == w && (!d.longer || d.same(next, far) > d.same(p, other)) {
-				return d.match(next, far, 8)
-			}
-			return d.match(p, other, 4)
+			return d.longer(p, other, next, far)
 		}
 		if next >= border {
 			step++
@@ -310,6 +308,14 @@ func (d *double) find() seq {
 		next += step
 	}
 	return seq{}
+}
+
+// longer is the match of four bytes at p, or one of eight at the next place.
+func (d *double) longer(p, other, next, far int) seq {
+	if far > d.lowest && far < next && d.words(far) == d.words(next) && (!d.compares || d.same(next, far) > d.same(p, other)) {
+		return d.match(next, far, 8)
+	}
+	return d.match(p, other, 4)
 }
 
 // remember brings the place that would have been next into the table, unless it may be behind the match.

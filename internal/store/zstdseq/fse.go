@@ -15,23 +15,6 @@ type counts struct {
 	n   []int16 // by symbol; the last one is not 0
 }
 
-// equal says whether two tables are the same.
-func (c *counts) equal(o *counts) bool {
-	if c.log != o.log || len(c.n) != len(o.n) {
-		return false
-	}
-	for i, v := range c.n {
-		if o.n[i] != v {
-			return false
-		}
-	}
-	return true
-}
-
-func (c *counts) set(o *counts) {
-	c.log, c.n = o.log, append(c.n[:0], o.n...)
-}
-
 // read reads the description of a table of at most most symbols, and returns its length in bytes; 0 if it
 // is none (RFC 8878, 4.1.1).
 func (c *counts) read(b []byte, most int, maxLog uint) int {

@@ -24,7 +24,7 @@ func (t *huffTree) read(b []byte) int {
 		return 0
 	}
 	var weights [256]uint8
-	n, size := int(b[0])-127, 0
+	n, size := int(b[0])-127, 1+int(b[0])
 	if n > 0 {
 		if size = 1 + (n+1)/2; size > len(b) {
 			return 0
@@ -33,7 +33,7 @@ func (t *huffTree) read(b []byte) int {
 			weights[i] = b[1+i/2] >> (4 * (1 - i&1)) & 15
 		}
 	} else {
-		if size = 1 + int(b[0]); size > len(b) {
+		if size > len(b) {
 			return 0
 		}
 		if n = readWeights(b[:size+8], size, &weights); n == 0 {

@@ -30,7 +30,6 @@ type rows struct {
 	tries   int
 	depth   int  // how many places behind a match are looked at
 	headed  bool // the first place of a row is not used
-	nearest int  // lowest place of the rows that is used
 	put     int  // places before are in the rows
 	passing bool
 	found   [64]uint32
