@@ -39,7 +39,7 @@ func (r coldReport) print(a *console.Console) error {
 			r.BaseSHA256, term.Size(r.BaseSize), r.Units, r.Most)
 	}
 	if r.Streams > 0 {
-		fmt.Fprintf(a.Stdout, "  %s unpacked, %s in all\n", term.Count(int64(r.Streams), "deflate stream"), term.Size(r.Unpacked))
+		fmt.Fprintf(a.Stdout, "  %s unpacked, %s in all\n", term.Count(int64(r.Streams), "compressed stream"), term.Size(r.Unpacked))
 	}
 	for _, kind := range []string{"plain", "delta", "copy", "zero"} {
 		if n := r.Blocks[kind]; n > 0 {

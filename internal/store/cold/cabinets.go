@@ -85,8 +85,7 @@ func (f *finder) folder(at, limit int64, blocks int) (end int64, err error) {
 	if s.Size < deflate.MinStream {
 		return 0, nil
 	}
-	f.streams = append(f.streams, s)
-	f.named += 32
+	f.found(s)
 	return s.At + s.Len, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/store/deflate"
+	"github.com/symdepot/symdepot/internal/store/zstdseq"
 )
 
 // maxStreams limits the streams of a content, and maxLayout the bytes that name them.
@@ -19,7 +20,7 @@ const (
 	maxLayout  = 1 << 20
 )
 
-// layout is how a content is unpacked: each of its deflate streams is replaced by the bytes
+// layout is how a content is unpacked: each of its streams is replaced by the bytes
 // that it stands for. Behind all come the recipes of the streams, in their order. A content
 // without streams is its own unpacked form.
 type layout struct {
@@ -127,7 +128,7 @@ func parseLayout(b []byte, size int64, kinds bool) (l *layout, rest []byte, ok b
 		if kinds {
 			s.Kind = deflate.Kind(min(number(), math.MaxUint8))
 		}
-		if !ok || s.Kind > deflate.Folder || s.At > size || s.Len > size-s.At || s.Len == 0 {
+		if !ok || s.Kind > zstdFrame || s.At > size || s.Len > size-s.At || s.Len == 0 {
 			return nil, nil, false
 		}
 		end = s.At + s.Len
@@ -197,7 +198,9 @@ type unpacker struct {
 
 	mu      sync.Mutex
 	current int // stream that reader is of
-	reader  *deflate.Reader
+	reader  io.ReaderAt
+	deflate *deflate.Reader // the last one, for its memory
+	zstd    *zstdseq.Reader
 	kept    []keptBlock // pieces of streams; block is their offset in the unpacked form
 	clock   int64
 }
@@ -269,7 +272,7 @@ func (u *unpacker) piece(stream int, from int64) ([]byte, error) {
 		}
 	}
 	if u.current != stream {
-		u.reader, u.current = deflate.NewReader(u.r, *s, u.reader), stream
+		u.reader, u.current = u.open(s), stream
 	}
 	oldest.block = -1
 	if oldest.data == nil {
@@ -284,8 +287,8 @@ func (u *unpacker) piece(stream int, from int64) ([]byte, error) {
 
 // unfit is the error of a stream that is not what the layout says.
 func unfit(err error) error {
-	if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF || errors.Is(err, deflate.ErrRefused) {
-		return damaged("a deflate stream of the content is another one")
+	if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF || errors.Is(err, deflate.ErrRefused) || errors.Is(err, zstdseq.ErrRefused) {
+		return damaged("a stream of the content is another one")
 	}
 	return err
 }
@@ -371,8 +374,8 @@ func (p *packer) read(b []byte, stream int, off int64) error {
 
 // failed returns the error of a stream that cannot be made.
 func (p *packer) failed(err error) error {
-	if err == io.EOF || err == io.ErrUnexpectedEOF || deflate.IsRecipe(err) {
-		return damaged("a deflate stream cannot be made again: %v", err)
+	if err == io.EOF || err == io.ErrUnexpectedEOF || deflate.IsRecipe(err) || zstdseq.IsRecipe(err) {
+		return damaged("a stream cannot be made again: %v", err)
 	}
 	return err
 }
@@ -385,7 +388,7 @@ func (p *packer) begin(stream int) error {
 		from = p.recipes[stream-1]
 	}
 	if end-from > s.Len+maxLayout {
-		return damaged("a recipe of a deflate stream is longer than the stream")
+		return damaged("a recipe of a stream is longer than the stream")
 	}
 	recipe := make([]byte, end-from)
 	if err := readFull(p.r, recipe, p.unpacked+from, "the recipes"); err != nil {
@@ -393,9 +396,12 @@ func (p *packer) begin(stream int) error {
 	}
 	plain := bufio.NewReaderSize(io.NewSectionReader(p.r, p.starts[stream], s.Size), pieceSize)
 	p.current, p.at, p.made = stream, 0, p.made[:0]
-	if s.Kind == deflate.Folder {
+	switch s.Kind {
+	case deflate.Folder:
 		p.p = deflate.NewFolderPacker(plain, s.Size, recipe)
-	} else {
+	case zstdFrame:
+		p.p = zstdseq.NewPacker(plain, s.Size, recipe)
+	default:
 		p.p = deflate.NewPacker(plain, s.Size, recipe)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package cold
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/store/deflate"
+	"github.com/symdepot/symdepot/internal/store/zstdseq"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 	maxFailures = 8
 )
 
-// Unpack finds the deflate streams of src that can be made again of their bytes: compressed
+// Unpack finds the streams of deflate and zstd of src that can be made again of their bytes: compressed
 // sections, members of archives, folders of cabinets. The result stands for the same content; its cold files hold
 // the streams unpacked. A stream that is damaged, of an unknown program, or takes too long
 // stays as it is.
@@ -71,12 +73,13 @@ func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 	return src, nil
 }
 
-// finder looks for deflate streams.
+// finder looks for streams.
 type finder struct {
 	ctx      context.Context
 	src      Source
 	recipes  bool
 	analyzer deflate.Analyzer
+	frames   zstdseq.Analyzer
 	streams  []deflate.Stream
 	failures int
 	named    int    // bytes that name the streams
@@ -110,7 +113,7 @@ func (f *finder) search() error {
 		n := min(searchSize, len(b))
 		next := at + int64(n)
 		for i := 0; i < n; i++ {
-			if b[i] != 0x78 && b[i] != 0x1f && b[i] != 'P' && b[i] != 'M' {
+			if b[i] != 0x78 && b[i] != 0x1f && b[i] != 'P' && b[i] != 'M' && b[i] != zstdseq.Magic[0] {
 				continue
 			}
 			end, err := f.look(b[i:], at+int64(i))
@@ -140,6 +143,9 @@ func (f *finder) look(b []byte, at int64) (end int64, err error) {
 	}
 	if isCabinet(b) {
 		return f.cabinet(at)
+	}
+	if bytes.HasPrefix(b, []byte(zstdseq.Magic)) {
+		return f.frame(at)
 	}
 	return 0, nil
 }
@@ -216,14 +222,19 @@ func (f *finder) try(at int64) (end int64, err error) {
 	if s.Size < deflate.MinStream {
 		return s.At + s.Len, nil
 	}
+	f.found(s)
+	return s.At + s.Len, nil
+}
+
+// found takes a stream.
+func (f *finder) found(s deflate.Stream) {
 	f.streams = append(f.streams, s)
 	f.named += 32
-	return s.At + s.Len, nil
 }
 
 // passed drops the error of bytes that are no stream.
 func (f *finder) passed(err error) error {
-	if errors.Is(err, deflate.ErrRefused) || errors.Is(err, io.EOF) || deflate.IsRecipe(err) {
+	if errors.Is(err, deflate.ErrRefused) || errors.Is(err, zstdseq.ErrRefused) || errors.Is(err, io.EOF) || deflate.IsRecipe(err) {
 		return nil
 	}
 	return err

@@ -170,7 +170,8 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 // changes nothing; also in its lists of streams after its hash was made right.
 func TestUnpackedDamage(t *testing.T) {
 	sections := func(t testing.TB, b []byte) []byte { return compressed(t, 1, b) }
-	for name, form := range map[string]func(testing.TB, []byte) []byte{"sections": sections, "cabinet": packed} {
+	frames := func(t testing.TB, b []byte) []byte { return framed(t, b) }
+	for name, form := range map[string]func(testing.TB, []byte) []byte{"sections": sections, "cabinet": packed, "frames": frames} {
 		t.Run(name, func(t *testing.T) { unpackedDamage(t, form) })
 	}
 }
