@@ -21,13 +21,70 @@ const (
 	maxSteps = 6       // in a block
 	maxMoves = 1 << 16 // limits in the steps of a block
 	leastAny = 1 << 16 // the smallest value of a field at any place
+	partLog  = 12      // of the parts of a block that a step names
+	partLen  = 1 << partLog
+	maxParts = 1 << (deltaLog - partLog)
 )
 
 // step changes the fields of one kind.
 type step struct {
 	kind  uint8
 	phase uint8 // of words
+	parts parts
 	shifts
+}
+
+// parts are parts of a block.
+type parts [maxParts / 64]uint64
+
+func (p *parts) has(i int) bool { return p[uint(i)/64]>>(uint(i)%64)&1 != 0 }
+func (p *parts) add(i int)      { p[uint(i)/64] |= 1 << (uint(i) % 64) }
+
+// append writes the parts: the number of runs, then for each run how many parts are left out
+// before it, and its length.
+func (p *parts) append(b []byte) []byte {
+	at := len(b)
+	b = append(b, 0)
+	for i, end := 0, 0; i < maxParts; i = end {
+		from := i
+		for from < maxParts && !p.has(from) {
+			from++
+		}
+		if from == maxParts {
+			break
+		}
+		for end = from; end < maxParts && p.has(end); end++ {
+		}
+		b = binary.AppendUvarint(b, uint64(from-i))
+		b = binary.AppendUvarint(b, uint64(end-from))
+		b[at]++
+	}
+	return b
+}
+
+// parse reads what append has written. It is false if that contradicts itself.
+func (p *parts) parse(b []byte) (rest []byte, ok bool) {
+	*p = parts{}
+	if len(b) == 0 {
+		return nil, false
+	}
+	end := uint64(0)
+	n, b := int(b[0]), b[1:]
+	for i := range n {
+		skip, k := binary.Uvarint(b)
+		if k <= 0 || skip > maxParts || skip == 0 && i > 0 {
+			return nil, false
+		}
+		take, j := binary.Uvarint(b[k:])
+		if j <= 0 || take == 0 || take > maxParts || end+skip+take > maxParts {
+			return nil, false
+		}
+		for i := range take {
+			p.add(int(end + skip + i))
+		}
+		end, b = end+skip+take, b[k+j:]
+	}
+	return b, n > 0
 }
 
 // shifts says by how much a value moves: limits[i] ≤ value < limits[i+1] by by[i]. What is
@@ -35,121 +92,211 @@ type step struct {
 type shifts struct {
 	limits []uint32 // ascending
 	by     []uint32 // modulo 2^32; one less than limits
-	cells  []cell   // from that of the first limit on; see cellOf
-	first  uint32
+	lo     uint32   // the first limit
+	span   uint32   // from there to the last one
+	log    uint8    // of the values of a cell
+	cells  []cell   // of values from the first limit on
+	first  []uint16 // for each cell, the number of the shift of its smallest value
 }
 
-// cell says what holds for the smallest of some values: the shift, up to which value, and the
-// number of both.
-type cell struct{ by, until, i uint32 }
+// cell says what holds for the smallest of some values: the shift, and up to which value, counted
+// from the first limit.
+type cell struct{ by, until uint32 }
 
-// cellOf gives the number of the cell of a value: values below 1024 have one each, larger ones
-// share theirs with those that have the same ten upper bits.
-func cellOf(v uint32) uint32 {
-	n := uint32(bits.Len32(v >> 10))
-	return n<<9 + v>>n
-}
-
-// cellBegin gives the smallest value of a cell.
-func cellBegin(c uint32) uint32 {
-	if c < 1<<10 {
-		return c
-	}
-	n := c>>9 - 1
-	return (c - n<<9) << n
-}
+// maxCells are few enough to be near, and cellsPer as many for each limit that most have none.
+const (
+	maxCells = 1 << 11
+	cellsPer = 4
+)
 
 // index prepares the search.
 func (s *shifts) index() {
-	s.first = cellOf(s.limits[0])
-	s.cells = s.cells[:0]
-	i, last := 0, cellOf(s.limits[len(s.limits)-1]-1)
-	for c := s.first; c <= last; c++ {
-		for v := cellBegin(c); s.limits[i+1] <= v; {
+	last := len(s.limits) - 1
+	s.lo, s.span = s.limits[0], s.limits[last]-s.limits[0]
+	s.log = uint8(max(0, bits.Len32(s.span-1)-bits.Len(uint(min(cellsPer*last, maxCells-1)))))
+	n := int((s.span-1)>>s.log) + 1
+	s.cells, s.first = slices.Grow(s.cells[:0], n)[:n], slices.Grow(s.first[:0], n)[:n]
+	i := 0
+	for c := range s.cells {
+		for s.limits[i+1]-s.lo <= uint32(c)<<s.log {
 			i++
 		}
-		s.cells = append(s.cells, cell{s.by[i], s.limits[i+1], uint32(i)})
+		s.cells[c], s.first[c] = cell{s.by[i], s.limits[i+1] - s.lo}, uint16(i)
 	}
 }
 
-// of gives the shift of a value between the first limit and the last.
-func (s *shifts) of(v uint32) uint32 {
-	c := &s.cells[cellOf(v)-s.first]
-	if v < c.until {
+// of gives the shift of a value between the first limit and the last, of which it gets the
+// distance from the first.
+func (s *shifts) of(d uint32) uint32 {
+	c := s.cells[d>>(s.log&31)]
+	if d < c.until {
 		return c.by
 	}
-	return s.search(c.i+1, v)
+	return s.search(d)
 }
 
-// search finds the shift of a value that is not before a limit.
-func (s *shifts) search(i uint32, v uint32) uint32 {
+// search finds the shift of a value that is behind the first limit in its cell.
+func (s *shifts) search(d uint32) uint32 {
+	i := int(s.first[d>>(s.log&31)]) + 1
 	rest := s.limits[i+1:]
+	d += s.lo
 	for k, limit := range rest[:min(4, len(rest))] { // most cells have few limits
-		if v < limit {
-			return s.by[int(i)+k]
+		if d < limit {
+			return s.by[i+k]
 		}
 	}
-	k, _ := slices.BinarySearch(rest, v+1)
-	return s.by[int(i)+k]
+	k, _ := slices.BinarySearch(rest, d+1)
+	return s.by[i+k]
 }
 
-// apply changes the fields of b, which are bytes of the base from an offset on and are to
-// become bytes of the content at to. Only fields are changed that lie in b as a whole, with
-// what is before them.
-func (s *step) apply(b []byte, from, to int64) {
-	if len(s.limits) < 2 {
-		return
-	}
+// places are offsets of fields in a part of a block.
+type places struct {
+	at [partLen / 4]uint16
+	n  int
+}
+
+func (f *places) add(p int) {
+	f.at[f.n&(partLen/4-1)] = uint16(p)
+	f.n++
+}
+
+// apply changes the fields of b, which are bytes of the base from an offset on, within one part,
+// and are to become bytes of the content at to. Only fields are changed that lie in b as a whole,
+// with what is before them.
+func (s *step) apply(b []byte, from, to int64, f *places) {
 	switch s.kind {
 	case stepWord:
 		s.words(b[min(int((int64(s.phase)-from)&3), len(b)):])
 	case stepAny:
-		s.any(b)
+		f.any(b, s.lo, s.span)
+		for _, p := range f.at[:f.n] {
+			w := b[p : p+4 : p+4]
+			v := binary.LittleEndian.Uint32(w)
+			binary.LittleEndian.PutUint32(w, v+s.of(v-s.lo))
+		}
 	case stepCode:
-		s.code(b, uint32(from), uint32(to-from))
+		f.code(b, uint32(from), s.lo, s.span)
+		base, moved := uint32(from)-s.lo, uint32(to-from)
+		for _, p := range f.at[:f.n] {
+			w := b[p : p+4 : p+4]
+			v := binary.LittleEndian.Uint32(w)
+			binary.LittleEndian.PutUint32(w, v+s.of(v+base+uint32(p))-moved)
+		}
 	}
 }
 
 // words changes words.
 func (s *step) words(b []byte) {
-	lo, span := s.limits[0], s.limits[len(s.limits)-1]-s.limits[0]
-	for ; len(b) >= 4; b = b[4:] {
+	lo, span := s.lo, s.span
+	for ; len(b) >= 8; b = b[8:] {
+		x := binary.LittleEndian.Uint64(b)
+		if d := uint32(x) - lo; d < span {
+			binary.LittleEndian.PutUint32(b, uint32(x)+s.of(d))
+		}
+		if d := uint32(x>>32) - lo; d < span {
+			binary.LittleEndian.PutUint32(b[4:], uint32(x>>32)+s.of(d))
+		}
+	}
+	if len(b) >= 4 {
 		v := binary.LittleEndian.Uint32(b)
-		if v-lo < span {
-			binary.LittleEndian.PutUint32(b, v+s.of(v))
+		if d := v - lo; d < span {
+			binary.LittleEndian.PutUint32(b, v+s.of(d))
 		}
 	}
 }
 
-// any changes fields at any place.
-func (s *step) any(b []byte) {
-	lo, span := s.limits[0], s.limits[len(s.limits)-1]-s.limits[0]
-	for len(b) >= 4 {
-		v := binary.LittleEndian.Uint32(b)
-		if v-lo >= span || letters(v) {
-			b = b[1:]
-			continue
+// Eight bytes at a time are examined as one word.
+const (
+	ones = 0x0101010101010101
+	high = 0x8080808080808080 // the upper bit of each byte
+)
+
+// nonzero has the upper bit of each byte that is not zero.
+func nonzero(x uint64) uint64 { return (x&^high + ^uint64(high)) | x }
+
+// any finds fields at any place whose values are from lo on, less than span above it.
+func (f *places) any(b []byte, lo, span uint32) {
+	f.n = 0
+	i := 0
+	// A field ends with a byte that is not above that of the largest value, and the two last are
+	// not both zero, since lo is not below leastAny.
+	if most := (lo + span - 1) >> 24; most < 0x7f {
+		most := ones * (uint64(most) + 1)
+		for i+11 <= len(b) {
+			x, y := binary.LittleEndian.Uint64(b[i+3:]), binary.LittleEndian.Uint64(b[i+2:])
+			// Borrows may set other bits, too, but never clear one.
+			m := (x - most) &^ x & nonzero(x|y) & high
+			next := i + 8
+			for m != 0 {
+				p := i + bits.TrailingZeros64(m)>>3
+				m &= m - 1
+				if v := binary.LittleEndian.Uint32(b[p:]); v-lo < span && !letters(v) {
+					f.add(p)
+					m &= ^uint64(0) << (8 * (p + 4 - i))
+					next = max(next, p+4)
+				}
+			}
+			i = next
 		}
-		binary.LittleEndian.PutUint32(b, v+s.of(v))
-		b = b[4:]
+	}
+	for i+4 <= len(b) {
+		if v := binary.LittleEndian.Uint32(b[i:]); v-lo < span && !letters(v) {
+			f.add(i)
+			i += 4
+		} else {
+			i++
+		}
 	}
 }
 
-// code changes operands of code that is at place of the base, and moves by a distance.
-func (s *step) code(b []byte, place, moved uint32) {
-	lo, span := s.limits[0], s.limits[len(s.limits)-1]-s.limits[0]
-	for p := 0; p+6 <= len(b); p++ {
-		skip := operand[b[p]]
-		if skip == 0 || skip == 2 && b[p+1]&0xf0 != 0x80 {
+// code finds operands in code at a place of the base that name what is from lo on, less than
+// span above it.
+func (f *places) code(b []byte, place, lo, span uint32) {
+	f.n = 0
+	place -= lo
+	i := 0
+	for i+13 <= len(b) {
+		m := operands(binary.LittleEndian.Uint64(b[i:]), binary.LittleEndian.Uint64(b[i+1:]))
+		next := i + 8
+		for m != 0 {
+			p := i + bits.TrailingZeros64(m)>>3
+			m &= m - 1
+			at := p + 1
+			if b[p] == 0x0f {
+				at++
+			}
+			if binary.LittleEndian.Uint32(b[at:])+place+uint32(at) < span {
+				f.add(at)
+				m &= ^uint64(0) << (8 * (at + 4 - i))
+				next = max(next, at+4)
+			}
+		}
+		i = next
+	}
+	for ; i+6 <= len(b); i++ {
+		at := i + 1
+		switch c := b[i]; {
+		case c == 0x0f && b[at]&0xf0 == 0x80:
+			at++
+		case c&0xfe != 0xe8 && c&0xc7 != 5:
 			continue
 		}
-		at := p + int(skip)
-		w := binary.LittleEndian.Uint32(b[at:])
-		if v := w + place + uint32(at); v-lo < span {
-			binary.LittleEndian.PutUint32(b[at:], w+s.of(v)-moved)
-			p = at + 3
+		if binary.LittleEndian.Uint32(b[at:])+place+uint32(at) < span {
+			f.add(at)
+			i = at + 3
 		}
 	}
+}
+
+// operands says behind which of eight bytes of code, by their upper bits, an operand is that is
+// relative to the next instruction: behind E8 or E9 (call, jump), the mode byte of an instruction
+// with memory relative to the instruction pointer, or 0F if one of 80 to 8F (conditional jumps)
+// follows it, before the operand. after are the eight bytes from the second on.
+func operands(b, after uint64) uint64 {
+	call := b&(ones*0xfe) ^ ones*0xe8
+	memory := b&(ones*0xc7) ^ ones*5
+	jump := (b ^ ones*0x0f) | (after&(ones*0xf0) ^ ones*0x80)
+	return ^(nonzero(call) & nonzero(memory) & nonzero(jump)) & high
 }
 
 // letters is true for values whose lower three bytes are printable: the end of a text, and
@@ -160,26 +307,11 @@ func letters(v uint32) bool {
 	return (v-0x202020)&^v&0x808080 == 0 && (v+0x010101|v)&0x808080 == 0
 }
 
-// operand says how far behind a byte of code an operand is that is relative to the next
-// instruction: behind E8 or E9 (call, jump) and the mode byte of an instruction with memory
-// relative to the instruction pointer, one byte; behind 0F, if one of 80 to 8F (conditional
-// jumps) follows it, two. 0 if there is none.
-var operand = func() (t [256]uint8) {
-	for i := range t {
-		switch {
-		case i == 0xe8 || i == 0xe9 || i&0xc7 == 5:
-			t[i] = 1
-		case i == 0x0f:
-			t[i] = 2
-		}
-	}
-	return t
-}()
-
 // moves are the steps of a block, one after the other.
 type moves struct {
-	steps []step
-	n     int
+	steps  []step
+	n      int
+	places places
 }
 
 func (m *moves) reset() { m.n = 0 }
@@ -191,25 +323,34 @@ func (m *moves) add() *step {
 	}
 	s := &m.steps[m.n]
 	m.n++
-	s.limits, s.by = s.limits[:0], s.by[:0]
+	s.limits, s.by, s.parts = s.limits[:0], s.by[:0], parts{}
 	return s
 }
 
-// apply changes what was taken of the base from an offset on, for the content at to.
-func (m *moves) apply(b []byte, from, to int64) {
-	for i := range m.n {
-		m.steps[i].apply(b, from, to)
+// apply changes what was taken of the base from an offset on, for the content at to, which is at
+// a place of its block.
+func (m *moves) apply(b []byte, at int, from, to int64) {
+	for m.n > 0 && len(b) > 0 {
+		part := at >> partLog
+		n := min(len(b), (part+1)<<partLog-at)
+		for i := range m.n {
+			if s := &m.steps[i]; s.parts.has(part) {
+				s.apply(b[:n], from, to, &m.places)
+			}
+		}
+		b, at, from, to = b[n:], at+n, from+int64(n), to+int64(n)
 	}
 }
 
-// append writes the steps: their number, then for each its kind, phase and number of limits,
-// then all limits and all shifts, as distances from the one before.
+// append writes the steps: their number, then for each its kind, phase, number of limits and
+// parts, then all limits and all shifts, as distances from the one before.
 func (m *moves) append(b []byte) []byte {
 	b = append(b, byte(m.n))
 	for i := range m.n {
 		s := &m.steps[i]
 		b = append(b, s.kind|s.phase<<4)
 		b = binary.AppendUvarint(b, uint64(len(s.limits)))
+		b = s.parts.append(b)
 	}
 	for i := range m.n {
 		before := uint32(0)
@@ -251,7 +392,10 @@ func (m *moves) parse(b []byte) (rest []byte, ok bool) {
 		if sum += n; sum > maxMoves {
 			return nil, false
 		}
-		lens[i], b = int(n), b[1+k:]
+		lens[i] = int(n)
+		if b, ok = s.parts.parse(b[1+k:]); !ok {
+			return nil, false
+		}
 	}
 	for i := range count {
 		if b, ok = m.steps[i].parseLimits(b, lens[i]); !ok {

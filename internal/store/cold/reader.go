@@ -334,7 +334,7 @@ func (c *Reader) apply(data, gathered []byte, e *entry, pos int64, payload []byt
 	if !diffs.parse(rest) {
 		return false
 	}
-	to := pos
+	block, whole := pos, len(data)
 	for len(controls) > 0 {
 		n, a := binary.Uvarint(controls)
 		if a <= 0 {
@@ -361,14 +361,14 @@ func (c *Reader) apply(data, gathered []byte, e *entry, pos int64, payload []byt
 				return false
 			}
 			copy(data[:n], gathered[from:from+int64(n)])
-			c.moves.apply(data[:n], pos, to)
+			at := whole - len(data)
+			c.moves.apply(data[:n], at, pos, block+int64(at))
 			if !diffs.add(data[:n]) {
 				return false
 			}
 			pos += int64(n)
 		}
 		copy(data[n:n+m], inserts)
-		to += int64(n + m)
 		data, inserts = data[n+m:], inserts[m:]
 	}
 	return len(data) == 0 && len(inserts) == 0 && diffs.end()
