@@ -81,7 +81,7 @@ type bench struct {
 }
 
 // series are those that scripts/coldseries has made.
-func series(t *testing.T) (all []*bench) {
+func series(t testing.TB) (all []*bench) {
 	root := os.Getenv("SYMDEPOT_COLD_SERIES")
 	if root == "" {
 		t.Skip("SYMDEPOT_COLD_SERIES does not name a folder of scripts/coldseries")

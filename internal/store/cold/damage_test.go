@@ -292,7 +292,7 @@ func FuzzApply(f *testing.F) {
 		if moved {
 			e.kind = kindMoved
 		}
-		new(Reader).apply(make([]byte, n), gathered, &e, 3*unit, slices.Concat(controls, diffs, inserts))
+		(&Reader{scratch: new(scratch)}).apply(make([]byte, n), [][]byte{gathered[:unit], gathered[unit:]}, &e, 3*unit, slices.Concat(controls, diffs, inserts))
 	})
 }
 

@@ -41,6 +41,7 @@ type vote struct{ value, by uint32 }
 type node struct {
 	at, by uint32
 	before int32 // node; -1 if none
+	gain   int32 // how many more of the fields before it are right than without shifts
 }
 
 // state is the best way to a value that ends with a shift.
@@ -104,6 +105,15 @@ func (l *learner) learn(b []byte, place int64, x *index, segments []segment, mov
 			break
 		}
 		bad -= gain
+		if k := &l.moves.steps[l.moves.n-1]; zz {
+			np := 0
+			for i := range l.bad {
+				if k.parts.has(i) {
+					np++
+				}
+			}
+			zzPrint("block", place>>20, "kind", k.kind, "gain", gain, "left", bad, "limits", len(k.limits), "parts", np, "votes", len(l.votes))
+		}
 	}
 	l.b, l.x, l.segments = nil, nil, nil
 }
@@ -365,13 +375,16 @@ func (l *learner) fit(s *step, code bool) (gain int) {
 	l.nodes = append(l.nodes[:0], node{before: -1})
 	stay := state{} // the best way that ends with a shift of 0
 	best := stay
+	still := int32(0) // fields before a value that do not change
 	for i := 0; i < len(l.votes) && len(l.nodes) < cap(l.nodes)-1; {
 		value := l.votes[i].value
-		before := best
+		before, stood := best, still
 		for ; i < len(l.votes) && l.votes[i].value == value; i++ {
 			by := l.votes[i].by
 			to := &stay
-			if by != 0 {
+			if by == 0 {
+				still++
+			} else {
 				if to = l.of(by, before.score-limitCost); to == nil {
 					continue
 				}
@@ -380,7 +393,7 @@ func (l *learner) fit(s *step, code bool) (gain int) {
 				if len(l.nodes) == cap(l.nodes) {
 					continue
 				}
-				l.nodes = append(l.nodes, node{value, by, before.node})
+				l.nodes = append(l.nodes, node{value, by, before.node, before.score - stood})
 				*to = state{l.turn, by, before.score - limitCost, int32(len(l.nodes) - 1)}
 			}
 			if to.score++; to.score > best.score {
@@ -388,24 +401,45 @@ func (l *learner) fit(s *step, code bool) (gain int) {
 			}
 		}
 	}
+	l.limit(s, best, code)
+	if len(s.by) == 0 || len(s.limits) != len(s.by)+1 {
+		return 0
+	}
+	return int(best.score) - l.still
+}
+
+// rest is which part of the gain may be left out at each end of the limits: the more values are
+// within them, the longer it takes to read the block.
+const rest = 64
+
+// limit gives a step the limits of the best way.
+func (l *learner) limit(s *step, best state, code bool) {
+	gain := best.score - int32(l.still)
+	end := l.votes[len(l.votes)-1].value
 	// From the last limit back to the first.
 	for n := best.node; n > 0; n = l.nodes[n].before {
-		s.limits, s.by = append(s.limits, l.nodes[n].at), append(s.by, l.nodes[n].by)
+		k := l.nodes[n]
+		s.limits, s.by = append(s.limits, k.at), append(s.by, k.by)
+		if code {
+			continue
+		}
+		if k.at < end/4 && gain-k.gain <= gain/rest {
+			s.limits, s.by, end = append(s.limits[:0], k.at), append(s.by[:0], 0), k.at
+		}
+		if k.gain <= gain/rest {
+			break
+		}
 	}
 	if code && (len(s.limits) == 0 || s.limits[len(s.limits)-1] > 0) {
 		s.limits, s.by = append(s.limits, 0), append(s.by, 0)
 	}
 	slices.Reverse(s.limits)
 	slices.Reverse(s.by)
-	n, end := len(s.limits), l.votes[len(l.votes)-1].value
+	n := len(s.limits)
 	switch {
 	case n > 0 && s.by[n-1] == 0 && !code:
 		s.by = s.by[:n-1]
 	case n > 0 && end > s.limits[n-1]:
 		s.limits = append(s.limits, max(end, end+1)) // end+1 may be 0
 	}
-	if len(s.by) == 0 || len(s.limits) != len(s.by)+1 {
-		return 0
-	}
-	return int(best.score) - l.still
 }

@@ -94,50 +94,74 @@ type shifts struct {
 	by     []uint32 // modulo 2^32; one less than limits
 	lo     uint32   // the first limit
 	span   uint32   // from there to the last one
-	log    uint8    // of the values of a cell
-	cells  []cell   // of values from the first limit on
-	first  []uint16 // for each cell, the number of the shift of its smallest value
+
+	// Values, counted from the first limit, are found by their upper bits: ranges of one length have
+	// cells, the more the more limits there are in the range.
+	log    uint8 // of the length of a range
+	ranges []cells
+	cells  []cell
+	number []uint16 // of the shift of the smallest value of each cell
+}
+
+// cells are where the cells of a range are, and the log2 of how many values each has.
+type cells struct {
+	at  uint32
+	log uint8
 }
 
 // cell says what holds for the smallest of some values: the shift, and up to which value, counted
 // from the first limit.
 type cell struct{ by, until uint32 }
 
-// maxCells are few enough to be near, and cellsPer as many for each limit that most have none.
 const (
-	maxCells = 1 << 11
-	cellsPer = 4
+	rangesLog = 8 // of the number of ranges
+	cellsPer  = 8
 )
 
 // index prepares the search.
 func (s *shifts) index() {
 	last := len(s.limits) - 1
 	s.lo, s.span = s.limits[0], s.limits[last]-s.limits[0]
-	s.log = uint8(max(0, bits.Len32(s.span-1)-bits.Len(uint(min(cellsPer*last, maxCells-1)))))
-	n := int((s.span-1)>>s.log) + 1
-	s.cells, s.first = slices.Grow(s.cells[:0], n)[:n], slices.Grow(s.first[:0], n)[:n]
-	i := 0
-	for c := range s.cells {
-		for s.limits[i+1]-s.lo <= uint32(c)<<s.log {
+	s.log = uint8(max(0, bits.Len32(s.span-1)-rangesLog))
+	s.ranges, s.cells, s.number = s.ranges[:0], s.cells[:0], s.number[:0]
+	i := 0 // shift of the smallest value of the range
+	for begin := uint64(0); begin < uint64(s.span); begin += 1 << s.log {
+		end, next := begin+1<<s.log, i
+		for next+1 < last && uint64(s.limits[next+1]-s.lo) < end {
+			next++
+		}
+		log := uint8(max(0, int(s.log)-bits.Len(uint(cellsPer*(next-i)))))
+		s.ranges = append(s.ranges, cells{uint32(len(s.cells)), log})
+		for v := begin; v < min(end, uint64(s.span)); v += 1 << log {
+			for uint64(s.limits[i+1]-s.lo) <= v {
+				i++
+			}
+			s.cells = append(s.cells, cell{s.by[i], s.limits[i+1] - s.lo})
+			s.number = append(s.number, uint16(i))
+		}
+		for i+1 < last && uint64(s.limits[i+1]-s.lo) <= end {
 			i++
 		}
-		s.cells[c], s.first[c] = cell{s.by[i], s.limits[i+1] - s.lo}, uint16(i)
 	}
+}
+
+// cellOf gives the number of the cell of a value, of which it gets the distance from the first limit.
+func (s *shifts) cellOf(d uint32) uint32 {
+	r := s.ranges[d>>(s.log&31)]
+	return r.at + d&(1<<(s.log&31)-1)>>(r.log&31)
 }
 
 // of gives the shift of a value between the first limit and the last, of which it gets the
-// distance from the first.
-func (s *shifts) of(d uint32) uint32 {
-	c := s.cells[d>>(s.log&31)]
-	if d < c.until {
-		return c.by
-	}
-	return s.search(d)
+// distance from the first. It is not the right one, and ok is false, if the value is behind the first
+// limit in its cell: search finds it then.
+func (s *shifts) of(d uint32) (by uint32, ok bool) {
+	c := &s.cells[s.cellOf(d)]
+	return c.by, d < c.until
 }
 
-// search finds the shift of a value that is behind the first limit in its cell.
+// search finds any shift.
 func (s *shifts) search(d uint32) uint32 {
-	i := int(s.first[d>>(s.log&31)]) + 1
+	i := int(s.number[s.cellOf(d)])
 	rest := s.limits[i+1:]
 	d += s.lo
 	for k, limit := range rest[:min(4, len(rest))] { // most cells have few limits
@@ -166,42 +190,29 @@ func (f *places) add(p int) {
 func (s *step) apply(b []byte, from, to int64, f *places) {
 	switch s.kind {
 	case stepWord:
-		s.words(b[min(int((int64(s.phase)-from)&3), len(b)):])
+		f.words(b, int((int64(s.phase)-from)&3), s.lo, s.span)
+		s.fields(b, f, 0, 0, 0)
 	case stepAny:
 		f.any(b, s.lo, s.span)
-		for _, p := range f.at[:f.n] {
-			w := b[p : p+4 : p+4]
-			v := binary.LittleEndian.Uint32(w)
-			binary.LittleEndian.PutUint32(w, v+s.of(v-s.lo))
-		}
+		s.fields(b, f, 0, 0, 0)
 	case stepCode:
 		f.code(b, uint32(from), s.lo, s.span)
-		base, moved := uint32(from)-s.lo, uint32(to-from)
-		for _, p := range f.at[:f.n] {
-			w := b[p : p+4 : p+4]
-			v := binary.LittleEndian.Uint32(w)
-			binary.LittleEndian.PutUint32(w, v+s.of(v+base+uint32(p))-moved)
-		}
+		s.fields(b, f, uint32(from), 1, uint32(to-from))
 	}
 }
 
-// words changes words.
-func (s *step) words(b []byte) {
-	lo, span := s.lo, s.span
-	for ; len(b) >= 8; b = b[8:] {
-		x := binary.LittleEndian.Uint64(b)
-		if d := uint32(x) - lo; d < span {
-			binary.LittleEndian.PutUint32(b, uint32(x)+s.of(d))
+// fields changes fields of b. Those of code name what is relative to them, from an offset on, and
+// move.
+func (s *step) fields(b []byte, f *places, from, each, moved uint32) {
+	from -= s.lo
+	for _, p := range f.at[:f.n] {
+		v := binary.LittleEndian.Uint32(b[p:])
+		d := v + from + uint32(p)*each
+		by, ok := s.of(d)
+		if !ok {
+			by = s.search(d)
 		}
-		if d := uint32(x>>32) - lo; d < span {
-			binary.LittleEndian.PutUint32(b[4:], uint32(x>>32)+s.of(d))
-		}
-	}
-	if len(b) >= 4 {
-		v := binary.LittleEndian.Uint32(b)
-		if d := v - lo; d < span {
-			binary.LittleEndian.PutUint32(b, v+s.of(d))
-		}
+		binary.LittleEndian.PutUint32(b[p:], v+by-moved)
 	}
 }
 
@@ -213,6 +224,30 @@ const (
 
 // nonzero has the upper bit of each byte that is not zero.
 func nonzero(x uint64) uint64 { return (x&^high + ^uint64(high)) | x }
+
+// words finds words, the first at an offset, whose values are from lo on, less than span above it.
+// It enters each, to have no jump that would often be mispredicted, and leaves out the others.
+func (f *places) words(b []byte, at int, lo, span uint32) {
+	n := 0
+	for ; at+8 <= len(b); at += 8 {
+		x := binary.LittleEndian.Uint64(b[at:])
+		f.at[n&(partLen/4-1)] = uint16(at)
+		if uint32(x)-lo < span {
+			n++
+		}
+		f.at[n&(partLen/4-1)] = uint16(at + 4)
+		if uint32(x>>32)-lo < span {
+			n++
+		}
+	}
+	if at+4 <= len(b) {
+		f.at[n&(partLen/4-1)] = uint16(at)
+		if binary.LittleEndian.Uint32(b[at:])-lo < span {
+			n++
+		}
+	}
+	f.n = n
+}
 
 // any finds fields at any place whose values are from lo on, less than span above it.
 func (f *places) any(b []byte, lo, span uint32) {

@@ -92,7 +92,8 @@ func TestShifts(t *testing.T) {
 		for i, v := range set[:len(set)-1] {
 			for _, v := range []uint32{v, min(v+1, set[i+1]-1), set[i+1] - 1} {
 				k, _ := slices.BinarySearch(set, v+1)
-				if got := s.of(v - s.lo); got != s.by[k-1] {
+				by, ok := s.of(v - s.lo)
+				if got := s.search(v - s.lo); got != s.by[k-1] || ok && by != got {
 					t.Fatalf("the shift of %d is %d, want %d", v, got, s.by[k-1])
 				}
 			}
