@@ -109,13 +109,17 @@ type cells struct {
 	log uint8
 }
 
-// cell says what holds for the smallest of some values: the shift, and up to which value, counted
-// from the first limit.
-type cell struct{ by, until uint32 }
+// cell says what holds for some values: the shift of the smallest one, up to which value, counted from
+// the first limit, and the shift from there on. If there are more limits in the cell, they must be
+// searched.
+type cell struct {
+	by, until, next uint32
+	more            bool
+}
 
 const (
 	rangesLog = 8 // of the number of ranges
-	cellsPer  = 8
+	cellsPer  = 8 // for each limit
 )
 
 // index prepares the search.
@@ -136,7 +140,12 @@ func (s *shifts) index() {
 			for uint64(s.limits[i+1]-s.lo) <= v {
 				i++
 			}
-			s.cells = append(s.cells, cell{s.by[i], s.limits[i+1] - s.lo})
+			c := cell{by: s.by[i], until: s.limits[i+1] - s.lo}
+			if i+1 < last {
+				c.next = s.by[i+1]
+				c.more = uint64(s.limits[i+2]-s.lo) < v+1<<log
+			}
+			s.cells = append(s.cells, c)
 			s.number = append(s.number, uint16(i))
 		}
 		for i+1 < last && uint64(s.limits[i+1]-s.lo) <= end {
@@ -152,11 +161,14 @@ func (s *shifts) cellOf(d uint32) uint32 {
 }
 
 // of gives the shift of a value between the first limit and the last, of which it gets the
-// distance from the first. It is not the right one, and ok is false, if the value is behind the first
-// limit in its cell: search finds it then.
+// distance from the first. If ok is false, search finds it.
 func (s *shifts) of(d uint32) (by uint32, ok bool) {
 	c := &s.cells[s.cellOf(d)]
-	return c.by, d < c.until
+	by, next := c.by, c.next
+	if d >= c.until { // without a jump, which would often be mispredicted
+		by = next
+	}
+	return by, !c.more
 }
 
 // search finds any shift.
@@ -249,32 +261,37 @@ func (f *places) words(b []byte, at int, lo, span uint32) {
 	f.n = n
 }
 
+// stretch has 64 bytes that are searched at once, and those behind them that fields may have.
+type stretch [64 + 11]byte
+
 // any finds fields at any place whose values are from lo on, less than span above it.
 func (f *places) any(b []byte, lo, span uint32) {
 	f.n = 0
-	i := 0
+	i, next := 0, 0
 	// A field ends with a byte that is not above that of the largest value, and the two last are
 	// not both zero, since lo is not below leastAny.
 	if most := (lo + span - 1) >> 24; most < 0x7f {
 		most := ones * (uint64(most) + 1)
-		for i+11 <= len(b) {
-			x, y := binary.LittleEndian.Uint64(b[i+3:]), binary.LittleEndian.Uint64(b[i+2:])
-			// Borrows may set other bits, too, but never clear one.
-			m := (x - most) &^ x & nonzero(x|y) & high
-			next := i + 8
-			for m != 0 {
-				p := i + bits.TrailingZeros64(m)>>3
+		for ; i+len(stretch{}) <= len(b); i += 64 {
+			part := (*stretch)(b[i:])
+			m := uint64(0)
+			for k := uint(0); k < 64; k += 8 {
+				x, y := binary.LittleEndian.Uint64(part[k+3:k+11]), binary.LittleEndian.Uint64(part[k+2:k+10])
+				// Borrows may set other bits, too, but never clear one.
+				m |= upper((x-most)&^x&nonzero(x|y)) << k
+			}
+			for m &= ^uint64(0) << max(0, next-i); m != 0; {
+				k := bits.TrailingZeros64(m)
 				m &= m - 1
-				if v := binary.LittleEndian.Uint32(b[p:]); v-lo < span && !letters(v) {
-					f.add(p)
-					m &= ^uint64(0) << (8 * (p + 4 - i))
-					next = max(next, p+4)
+				if v := binary.LittleEndian.Uint32(part[k : k+4]); v-lo < span && !letters(v) {
+					f.add(i + k)
+					m &= ^uint64(0) << (k + 4)
+					next = i + k + 4
 				}
 			}
-			i = next
 		}
 	}
-	for i+4 <= len(b) {
+	for i = max(i, next); i+4 <= len(b); {
 		if v := binary.LittleEndian.Uint32(b[i:]); v-lo < span && !letters(v) {
 			f.add(i)
 			i += 4
@@ -289,26 +306,28 @@ func (f *places) any(b []byte, lo, span uint32) {
 func (f *places) code(b []byte, place, lo, span uint32) {
 	f.n = 0
 	place -= lo
-	i := 0
-	for i+13 <= len(b) {
-		m := operands(binary.LittleEndian.Uint64(b[i:]), binary.LittleEndian.Uint64(b[i+1:]))
-		next := i + 8
-		for m != 0 {
-			p := i + bits.TrailingZeros64(m)>>3
+	i, next := 0, 0
+	for ; i+len(stretch{}) <= len(b); i += 64 {
+		part := (*stretch)(b[i:])
+		m := uint64(0)
+		for k := uint(0); k < 64; k += 8 {
+			m |= upper(operands(binary.LittleEndian.Uint64(part[k:k+8]), binary.LittleEndian.Uint64(part[k+1:k+9]))) << k
+		}
+		for m &= ^uint64(0) << max(0, next-i); m != 0; {
+			k := bits.TrailingZeros64(m)
 			m &= m - 1
-			at := p + 1
-			if b[p] == 0x0f {
-				at++
+			if part[k] == 0x0f {
+				k++
 			}
-			if binary.LittleEndian.Uint32(b[at:])+place+uint32(at) < span {
-				f.add(at)
-				m &= ^uint64(0) << (8 * (at + 4 - i))
-				next = max(next, at+4)
+			k++
+			if binary.LittleEndian.Uint32(part[k:k+4])+place+uint32(i+k) < span {
+				f.add(i + k)
+				m &= ^uint64(0) << (k + 4)
+				next = i + k + 4
 			}
 		}
-		i = next
 	}
-	for ; i+6 <= len(b); i++ {
+	for i = max(i, next); i+6 <= len(b); i++ {
 		at := i + 1
 		switch c := b[i]; {
 		case c == 0x0f && b[at]&0xf0 == 0x80:
@@ -322,6 +341,9 @@ func (f *places) code(b []byte, place, lo, span uint32) {
 		}
 	}
 }
+
+// upper gives the upper bits of eight bytes.
+func upper(x uint64) uint64 { return x & high * 0x0002040810204081 >> 56 }
 
 // operands says behind which of eight bytes of code, by their upper bits, an operand is that is
 // relative to the next instruction: behind E8 or E9 (call, jump), the mode byte of an instruction
@@ -339,7 +361,7 @@ func operands(b, after uint64) uint64 {
 func letters(v uint32) bool {
 	v &= 0xffffff
 	// No byte is below 0x20, and none above 0x7e.
-	return (v-0x202020)&^v&0x808080 == 0 && (v+0x010101|v)&0x808080 == 0
+	return ((v-0x202020)&^v|(v+0x010101|v))&0x808080 == 0
 }
 
 // moves are the steps of a block, one after the other.
