@@ -206,7 +206,7 @@ func (s *scan) equals() bool {
 	if n < 8 {
 		return false
 	}
-	if n >= seed && i-s.seen > apart {
+	if n >= seed && i-s.seen > apart && !s.outweighed(i, p) {
 		// The bytes between may be better as insertions.
 		s.last = s.m.next(s.t, s.last, s.hi, i, s.lo, p, s.last.gain)
 	}
@@ -216,6 +216,20 @@ func (s *scan) equals() bool {
 		s.judged, s.wait = i, sample
 	}
 	return true
+}
+
+// outweighed is true if the bytes that are equal before a gap outweigh those of the gap, from where
+// equal bytes ended to i of the block and p of the window, that are not.
+func (s *scan) outweighed(i, p int) bool {
+	t, base, gain := s.t, s.m.x.data, s.last.gain
+	n := min(i-s.last.at, p-s.lo)
+	gap := min(i-s.seen, n)
+	same := equal(t[i-gap:i], base[p-gap:p])
+	score := same*gain - (gap - same)
+	for k := gap + 8; k <= n && score <= 0 && score > -forgive*gain; k += 8 {
+		score += 8*gain - (gain+1)*unequal(binary.LittleEndian.Uint64(t[i-k:])^binary.LittleEndian.Uint64(base[p-k:]))
+	}
+	return score > 0
 }
 
 // alike is true if most of the next bytes are equal at the present shift.
