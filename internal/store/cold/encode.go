@@ -27,6 +27,7 @@ type Stats struct {
 	Bytes  int64 // of the cold file
 	Blocks int
 	Delta  int // blocks that are differences
+	Moved  int // of those, blocks whose fields moved
 	Copied int // blocks that are equal to a part of the base
 	Zero   int // blocks of zeros
 	Plain  int // blocks without a base
@@ -143,8 +144,11 @@ func (s *Stats) count(kind uint8) {
 	switch kind {
 	case kindPlain:
 		s.Plain++
-	case kindDelta, kindMoved:
+	case kindDelta:
 		s.Delta++
+	case kindMoved:
+		s.Delta++
+		s.Moved++
 	case kindCopy:
 		s.Copied++
 	case kindZero:
