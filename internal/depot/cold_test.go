@@ -3,6 +3,7 @@ package depot
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,6 +56,20 @@ func (n *nightly) build(no int) (file, string) {
 		at += size
 	}
 	return file{"build/" + n.name + ".sym", b.Bytes()}, n.name + "/" + id + "/" + n.name + ".sym"
+}
+
+// addresses returns a name of a source file that holds where the functions are, as a program does: in
+// a cold file they are fields that moved.
+func (n *nightly) addresses() []byte {
+	line := []byte("FILE 1 ")
+	at := uint32(0x41000000)
+	for _, size := range n.funcs {
+		if word := binary.LittleEndian.AppendUint32(nil, at); !bytes.ContainsAny(word, "\x00\r\n") {
+			line = append(line, word...)
+		}
+		at += uint32(size)
+	}
+	return append(line, '\n')
 }
 
 // roomyDepot returns a new depot on a disk with enough space for coldstore.

@@ -25,6 +25,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/store/cold"
 )
 
 // coldChild makes the test binary a process that makes contents of the depot named cold
@@ -97,6 +98,7 @@ func addNightly(ctx context.Context, d *Depot, no int) error {
 	nightly.rand = rand.New(rand.NewPCG(uint64(no), 2))
 	f, _ := nightly.build(no)
 	f.body = append(f.body, "FILE 0 /secret/source.cpp\n"...)
+	f.body = append(f.body, nightly.addresses()...)
 	tx, err := d.Begin(ctx, TxInfo{Product: "app"})
 	if err != nil {
 		return err
@@ -183,6 +185,7 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 	rng := rand.New(rand.NewPCG(symtest.Seed(t, 5), 6))
 	var mu sync.Mutex
 	steps := map[string]int{}
+	moved := 0
 	for round := range rounds {
 		var alive sync.WaitGroup
 		for range processes {
@@ -215,6 +218,7 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 		if _, err := d.Check.Run(t.Context(), check.Options{Restore: true}, func(f content.Fault) { t.Errorf("verify: %s %s, want no fault", f.Ref, f.What) }, nil); err != nil {
 			t.Fatal(err)
 		}
+		moved += movedBlocks(t, d)
 		if t.Failed() {
 			t.Fatalf("round %d, after the steps %v", round, steps)
 		}
@@ -224,7 +228,10 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 			t.Errorf("steps: %v, want some of each", steps)
 		}
 	}
-	t.Logf("steps: %v", steps)
+	if moved == 0 {
+		t.Error("no cold file had blocks whose fields moved: the newest form was not tried")
+	}
+	t.Logf("steps: %v; %d blocks whose fields moved", steps, moved)
 	d.Cold.Space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
 	if w, err := d.Cold.WarmAll(t.Context(), coldstore.Warming{}); err != nil {
 		t.Errorf("warm: %+v, %v", w, err)
@@ -237,6 +244,27 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 	if len(faults) > 0 || v.Cold != 0 || v.Strays != 0 || v.Contents > 2*(coldKept+int64(processes*rounds)) {
 		t.Errorf("in the end: %+v, %+v; want plain contents of the live builds and their public forms only", v, faults)
 	}
+}
+
+// movedBlocks counts the blocks of cold files whose fields moved.
+func movedBlocks(t *testing.T, d *Depot) (n int) {
+	t.Helper()
+	for row, err := range d.db.Colds.All(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := d.blobs.Open(t.Context(), row.File.Ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := cold.Inspect(f, f.Size())
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += report.Stats.Moved
+	}
+	return n
 }
 
 // wantAllBytes reads the files of all builds and compares their hashes.

@@ -80,8 +80,8 @@ type bench struct {
 	estimate float64 // the worst of Estimate against the true length
 }
 
-// TestBenchCold measures the series that scripts/coldseries has made.
-func TestBenchCold(t *testing.T) {
+// series are those that scripts/coldseries has made.
+func series(t testing.TB) (all []*bench) {
 	root := os.Getenv("SYMDEPOT_COLD_SERIES")
 	if root == "" {
 		t.Skip("SYMDEPOT_COLD_SERIES does not name a folder of scripts/coldseries")
@@ -98,7 +98,14 @@ func TestBenchCold(t *testing.T) {
 		if len(builds) < 2 {
 			continue
 		}
-		b := &bench{name: name, builds: builds, dir: t.TempDir()}
+		all = append(all, &bench{name: name, builds: builds, dir: t.TempDir()})
+	}
+	return all
+}
+
+// TestBenchCold measures the series that scripts/coldseries has made.
+func TestBenchCold(t *testing.T) {
+	for _, b := range series(t) {
 		b.run(t)
 		if os.Getenv("SYMDEPOT_COLD_ALONE") == "" {
 			b.others(t)
@@ -186,15 +193,18 @@ func (b *bench) store(t *testing.T, i int, src Source, base *Source) int64 {
 	}
 	f.Close()
 	b.each[i] = s.Bytes
-	b.decode.run(src.Size, func() {
-		c, done := b.open(t, i)
-		defer done()
-		sum := sha256.New()
-		if n, err := c.WriteTo(sum); err != nil || n != src.Size || [32]byte(sum.Sum(nil)) != src.Sum {
-			t.Fatalf("%s is not restored: %v", b.builds[i], err)
-		}
-	})
+	b.decode.run(src.Size, func() { b.restore(t, i, src) })
 	return s.Bytes
+}
+
+// restore restores the content of a cold file, and checks its hash.
+func (b *bench) restore(t *testing.T, i int, src Source) {
+	c, done := b.open(t, i)
+	defer done()
+	sum := sha256.New()
+	if n, err := c.WriteTo(sum); err != nil || n != src.Size || [32]byte(sum.Sum(nil)) != src.Sum {
+		t.Fatalf("a cold file of series %s is not restored: %v", b.name, err)
+	}
 }
 
 // delta makes a delta as cooling does: with the streams of both unpacked.
@@ -267,6 +277,61 @@ func (b *bench) latency(t *testing.T) {
 		return d[len(d)*95/100].Round(10 * time.Microsecond)
 	}
 	t.Logf("%s: first byte p95 %v (processor time %v), random range of 64 KiB p95 %v", b.name, p95(first), p95(cpu), p95(ranges))
+}
+
+// TestBenchVersions measures version 3, whose fields move, beside version 2 in one process, on some
+// builds of each series: sizes, and speeds by turns.
+func TestBenchVersions(t *testing.T) {
+	for _, b := range series(t) {
+		key := len(b.builds) / 2
+		base := file(t, b.builds[key])
+		keyFile := filepath.Join(b.dir, "key")
+		f, err := os.Create(keyFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := EncodeKey(context.Background(), f, unpacked(t, base, Unpack), nil); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		var plain int64
+		var size [2]int64
+		var cool, restore [2]speed
+		b.files, b.keys = make([]string, 2), []string{keyFile, keyFile}
+		for i := range b.builds {
+			if step := max(1, len(b.builds)/6); i == key || i%step != 0 {
+				continue
+			}
+			src := file(t, b.builds[i])
+			plain += src.Size
+			for k := range 2 {
+				v := (k + i) % 2
+				b.files[v] = filepath.Join(b.dir, strconv.Itoa(v))
+				if f, err = os.Create(b.files[v]); err != nil {
+					t.Fatal(err)
+				}
+				cool[v].run(src.Size, func() {
+					src, base := src, base
+					if src = unpacked(t, src, Unpack); src.Unpacked() {
+						base = unpacked(t, base, UnpackBase)
+					}
+					s, err := encodeDelta(context.Background(), f, src, base, 2+v, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					size[v] += s.Bytes
+				})
+				f.Close()
+			}
+			for k := range 6 {
+				v := (k + i) % 2
+				restore[v].run(src.Size, func() { b.restore(t, v, src) })
+			}
+		}
+		t.Logf("%s: version 2 and 3: %.3f and %.3f %% of plain; cooling %v and %v (%.3f), restoring %v and %v (%.3f)", b.name,
+			100*float64(size[0])/float64(plain), 100*float64(size[1])/float64(plain), &cool[0], &cool[1],
+			float64(cool[0].time)/float64(cool[1].time), &restore[0], &restore[1], float64(restore[0].time)/float64(restore[1].time))
+	}
 }
 
 // memory is the peak of a process of its own, in MiB.

@@ -274,13 +274,34 @@ func FuzzDelta(f *testing.F) {
 	})
 }
 
-// FuzzApply: payloads of a frame, as they are after decoding.
+// seedMoves are moves of one step, in parts 0, 2 and 3.
+func seedMoves(kind byte) []byte {
+	return []byte{1, kind, 3, 2, 0, 1, 1, 2, 0x80, 0x80, 4, 0x80, 0x80, 0x80, 0x70, 1, 8, 3}
+}
+
+// FuzzApply: payloads of a frame, as they are after decoding, of both kinds that have controls.
 func FuzzApply(f *testing.F) {
-	f.Add(controlOf(1000, 0, 0), []byte{1, 1, 1, 0, 0, 0, 0, 5, 1, 7}, []byte{}, uint16(1000))
-	f.Add(controlOf(10, 20, -3), []byte{}, make([]byte, 20), uint16(30))
+	f.Add(controlOf(1000, 0, 0), []byte{1, 1, 1, 0, 0, 0, 0, 5, 1, 7}, []byte{}, uint16(1000), false)
+	f.Add(controlOf(10, 20, -3), []byte{}, make([]byte, 20), uint16(30), false)
+	for _, kind := range []byte{stepWord | 3<<4, stepAny, stepCode} {
+		f.Add(append(controlOf(5000, 3, 1), controlOf(4000, 0, -7)...), seedMoves(kind), []byte{1, 2, 3}, uint16(9003), true)
+	}
 	gathered := program(1, 2*unit)
-	f.Fuzz(func(_ *testing.T, controls, diffs, inserts []byte, n uint16) {
-		e := entry{controls: len(controls), diffs: len(diffs), extents: []extent{{2, 1}, {5, 1}}}
-		new(Reader).apply(make([]byte, n), gathered, &e, 3*unit, slices.Concat(controls, diffs, inserts))
+	f.Fuzz(func(_ *testing.T, controls, diffs, inserts []byte, n uint16, moved bool) {
+		e := entry{kind: kindDelta, controls: len(controls), diffs: len(diffs), extents: []extent{{2, 1}, {5, 1}}}
+		if moved {
+			e.kind = kindMoved
+		}
+		(&Reader{scratch: new(scratch)}).apply(make([]byte, n), [][]byte{gathered[:unit], gathered[unit:]}, &e, 3*unit, slices.Concat(controls, diffs, inserts))
 	})
+}
+
+// TestSeedsOfApply: the seeds with moves are payloads that are right.
+func TestSeedsOfApply(t *testing.T) {
+	for _, kind := range []byte{stepWord | 3<<4, stepAny, stepCode} {
+		var m moves
+		if rest, ok := m.parse(seedMoves(kind)); !ok || len(rest) > 0 {
+			t.Errorf("step %#x is not read", kind)
+		}
+	}
 }

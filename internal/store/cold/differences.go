@@ -22,6 +22,13 @@ type differences struct {
 	runs   []byte // lengths
 	values [classes][]byte
 	head   []byte // lengths of gaps, runs and values
+	read   progress
+}
+
+// progress is how much of the parts was read.
+type progress struct {
+	gaps, runs int
+	values     [classes]int
 }
 
 func (d *differences) reset() {
@@ -73,17 +80,19 @@ func gap(b []byte, n int) []byte {
 	return append(b, 255, byte(n), byte(n>>8), byte(n>>16))
 }
 
-// readGap reads what gap has written. It is negative if there is none.
-func readGap(b []byte) (n int, rest []byte) {
+// readGap reads what gap has written, and gives where it goes on. It is negative if there is
+// none.
+func readGap(b []byte, at int) (n, next int) {
+	b = b[at:]
 	switch {
 	case len(b) > 0 && b[0] < gap2:
-		return int(b[0]), b[1:]
+		return int(b[0]), at + 1
 	case len(b) > 1 && b[0] < 255:
-		return gap2 + int(b[0]-gap2)<<8 + int(b[1]), b[2:]
+		return gap2 + int(b[0]-gap2)<<8 + int(b[1]), at + 2
 	case len(b) > 3:
-		return int(b[1]) | int(b[2])<<8 | int(b[3])<<16, b[4:]
+		return int(b[1]) | int(b[2])<<8 | int(b[3])<<16, at + 4
 	}
-	return -1, nil
+	return -1, at
 }
 
 // estimate is about how many bytes the parts take, if each byte is coded by how often it is
@@ -156,50 +165,56 @@ func (d *differences) parse(b []byte) bool {
 		}
 		*p, b = b[:lens[i]], b[lens[i]:]
 	}
-	return len(b) == 0 && d.next()
-}
-
-// next reads the zeros before the next run; zeros is negative if there is none.
-func (d *differences) next() bool {
-	d.zeros = -1
+	if len(b) > 0 {
+		return false
+	}
 	if len(d.runs) == 0 {
 		return len(d.gaps) == 0
 	}
-	d.zeros, d.gaps = readGap(d.gaps)
+	d.zeros, d.read.gaps = readGap(d.gaps, 0)
 	return d.zeros >= 0
 }
 
 // add adds the next len(to) differences to the bytes of to. It is false if the parts
 // contradict each other.
 func (d *differences) add(to []byte) bool {
-	for d.zeros >= 0 && d.zeros < len(to) {
-		to = to[d.zeros:]
-		n := int(d.runs[0])
-		if n == 0 || n > len(to) {
+	zeros, read := d.zeros, d.read
+	at := 0
+	for zeros >= 0 && zeros < len(to)-at {
+		at += zeros
+		n := int(d.runs[read.runs])
+		if n == 0 || n > len(to)-at {
 			return false
 		}
-		v := &d.values[min(n, classes)-1]
-		if n > len(*v) {
+		class := min(n, classes) - 1
+		v := d.values[class][read.values[class]:]
+		if n > len(v) {
 			return false
 		}
-		for i, b := range (*v)[:n] {
-			to[i] += b
+		for i, b := range v[:n] {
+			to[at+i] += b
 		}
-		*v, d.runs, to = (*v)[n:], d.runs[1:], to[n:]
-		if !d.next() {
+		at += n
+		read.values[class] += n
+		if read.runs++; read.runs < len(d.runs) {
+			if zeros, read.gaps = readGap(d.gaps, read.gaps); zeros < 0 {
+				return false
+			}
+		} else if zeros = -1; read.gaps < len(d.gaps) {
 			return false
 		}
 	}
-	if d.zeros >= 0 {
-		d.zeros -= len(to)
+	if zeros >= 0 {
+		zeros -= len(to) - at
 	}
+	d.zeros, d.read = zeros, read
 	return true
 }
 
 // end is true if all differences were added.
 func (d *differences) end() bool {
-	for _, v := range d.values {
-		if len(v) > 0 {
+	for i, v := range d.values {
+		if d.read.values[i] < len(v) {
 			return false
 		}
 	}

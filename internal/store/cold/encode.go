@@ -27,6 +27,7 @@ type Stats struct {
 	Bytes  int64 // of the cold file
 	Blocks int
 	Delta  int // blocks that are differences
+	Moved  int // of those, blocks whose fields moved
 	Copied int // blocks that are equal to a part of the base
 	Zero   int // blocks of zeros
 	Plain  int // blocks without a base
@@ -44,7 +45,12 @@ func EncodeKey(ctx context.Context, w io.Writer, src Source, pace func(int) erro
 // end, and the base once. Both may be of any size: of a large base, the surroundings of
 // a block's own place are searched. The base must not be a delta. For pace see EncodeKey.
 func EncodeDelta(ctx context.Context, w io.Writer, src, base Source, pace func(int) error) (Stats, error) {
-	h := Header{Version: 3, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, Sum: src.Sum,
+	return encodeDelta(ctx, w, src, base, Version, pace)
+}
+
+// encodeDelta writes a delta of a version, or of the oldest later one that has what it needs.
+func encodeDelta(ctx context.Context, w io.Writer, src, base Source, version int, pace func(int) error) (Stats, error) {
+	h := Header{Version: version, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, Sum: src.Sum,
 		BaseSize: base.Size, BaseSum: base.Sum}
 	return encode(ctx, w, src, &base, h, pace)
 }
@@ -58,7 +64,7 @@ func encode(ctx context.Context, w io.Writer, src Source, base *Source, h Header
 	}
 	e := workers.Get().(*encoder)
 	defer workers.Put(e)
-	e.reset(base, h.unpackedBase())
+	e.reset(base, h)
 	defer e.release()
 	out := h.append(nil)
 	sum := sha256.New()
@@ -138,8 +144,11 @@ func (s *Stats) count(kind uint8) {
 	switch kind {
 	case kindPlain:
 		s.Plain++
-	case kindDelta, kindMoved:
+	case kindDelta:
 		s.Delta++
+	case kindMoved:
+		s.Delta++
+		s.Moved++
 	case kindCopy:
 		s.Copied++
 	case kindZero:
@@ -150,6 +159,7 @@ func (s *Stats) count(kind uint8) {
 // encoder makes the blocks of one file after another.
 type encoder struct {
 	delta    bool // there is a base
+	moving   bool // fields may move
 	zstd     *zstd.Encoder
 	index    index
 	match    matcher
@@ -158,6 +168,7 @@ type encoder struct {
 	plain    []byte
 	controls []byte
 	diffs    differences
+	spare    differences
 	inserts  []byte
 	frame    buffer
 	other    buffer
@@ -184,11 +195,11 @@ var workers = sync.Pool{New: func() any {
 	return &encoder{zstd: z, plain: make([]byte, 1<<deltaLog)}
 }}
 
-func (e *encoder) reset(base *Source, size int64) {
-	e.delta = base != nil
+func (e *encoder) reset(base *Source, h Header) {
+	e.delta, e.moving = base != nil, h.Version >= 3
 	if e.delta {
-		e.index.reset(base, size)
-		e.match.x = &e.index
+		e.index.reset(base, h.unpackedBase())
+		e.match.x, e.match.moving = &e.index, e.moving
 	}
 }
 
@@ -213,7 +224,7 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 	if len(segments) == 1 && e.copied(b, segments[0]) {
 		return nil, nil
 	}
-	e.learner.learn(b, place, &e.index, segments)
+	e.learner.learn(b, place, &e.index, segments, e.moving)
 	if ok, err := e.differ(b, place, segments); !ok || err != nil {
 		if err == nil {
 			return e.whole(b)
@@ -237,21 +248,18 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 // nothing, or too much.
 func (e *encoder) differ(b []byte, place int64, segments []segment) (bool, error) {
 	l := &e.learner
-	matched := e.collect(b, place, segments, l.base)
-	if matched == 0 {
+	if e.collect(b, place, segments) == 0 {
 		return false, nil
 	}
+	subtract(&e.diffs, b, segments, l.base)
 	e.moves = e.moves[:0]
 	if l.moves.n > 0 {
 		e.moves = l.moves.append(e.moves)
-		with := e.diffs.estimate() + len(e.moves)
-		e.subtract(b, segments, l.plain)
+		subtract(&e.spare, b, segments, l.plain)
 		// What differs may cost little without moves, since it is all alike.
-		if e.diffs.estimate() <= with {
-			l.moves.reset()
+		if e.spare.estimate() <= e.diffs.estimate()+len(e.moves) {
+			e.diffs, e.spare = e.spare, e.diffs
 			e.moves = e.moves[:0]
-		} else {
-			e.subtract(b, segments, l.base)
 		}
 	}
 	e.entry.kind, e.entry.controls, e.entry.diffs = kindDelta, len(e.controls), len(e.moves)+e.diffs.len()
@@ -267,10 +275,10 @@ func (e *encoder) differ(b []byte, place int64, segments []segment) (bool, error
 }
 
 // subtract makes the differences between a block and what its segments take of the base.
-func (e *encoder) subtract(b []byte, segments []segment, base []byte) {
-	e.diffs.reset()
+func subtract(d *differences, b []byte, segments []segment, base []byte) {
+	d.reset()
 	for _, s := range segments {
-		e.diffs.subtract(b[s.at:s.at+s.n], base[s.at:])
+		d.subtract(b[s.at:s.at+s.n], base[s.at:])
 	}
 }
 
@@ -318,11 +326,10 @@ func (e *encoder) copied(b []byte, s segment) bool {
 	return true
 }
 
-// collect makes controls, differences and insertions of segments, and the extents of
-// the entry. It gives the number of bytes that come from the base; base has them.
-func (e *encoder) collect(b []byte, place int64, segments []segment, base []byte) (matched int) {
+// collect makes controls and insertions of segments, and the extents of the entry. It gives
+// the number of bytes that come from the base.
+func (e *encoder) collect(b []byte, place int64, segments []segment) (matched int) {
 	e.controls, e.inserts = e.controls[:0], e.inserts[:0]
-	e.subtract(b, segments, base)
 	if len(segments) == 0 {
 		return 0
 	}
@@ -370,14 +377,14 @@ func control(b []byte, n, m int, step int64) []byte {
 func Estimate(ctx context.Context, src Source, base *Source, n int) (int64, error) {
 	h := Header{Form: KeyForm, BlockSize: 1 << keyLog, Size: src.Size}
 	if base != nil {
-		h = Header{Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, BaseSize: base.Size}
+		h = Header{Version: Version, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, BaseSize: base.Size}
 	}
 	if err := h.take(src, base); err != nil {
 		return 0, err
 	}
 	e := workers.Get().(*encoder)
 	defer workers.Put(e)
-	e.reset(base, h.unpackedBase())
+	e.reset(base, h)
 	defer e.release()
 	blocks := h.blocks()
 	taken := min(blocks, int64(max(n, 1)))

@@ -221,10 +221,10 @@ func TestHostile(t *testing.T) {
 		return made(third, p, entry{kind: kindMoved, frame: uint32(len(p)), controls: len(controls), diffs: len(moves) + len(diffs), extents: []extent{{0, 4}},
 			sum: xxhash.Sum64(base[:100_000])})
 	}
-	if got, err := read(moved([]byte{1, stepWord, 2, 200, 1, 1, 0}, nil), bytes.NewReader(base)); err != nil || !bytes.Equal(got, base[:100_000]) {
+	if got, err := read(moved([]byte{1, stepWord, 2, 1, 0, 5, 200, 1, 1, 0}, nil), bytes.NewReader(base)); err != nil || !bytes.Equal(got, base[:100_000]) {
 		t.Fatalf("moves that are right: %v", err)
 	}
-	huge := binary.AppendUvarint([]byte{1, stepWord}, maxMoves+1)
+	huge := append(binary.AppendUvarint([]byte{1, stepWord}, maxMoves+1), 1, 0, 5)
 	huge = append(huge, bytes.Repeat([]byte{1}, 2*maxMoves+1)...)
 	long := bytes.Repeat([]byte{1, 0, 1}, 100_000)
 	one := []extent{{0, 4}}
@@ -282,29 +282,34 @@ func TestHostile(t *testing.T) {
 		"gap without a run":         control(one, controlOf(100_000, 0, 0), []byte{2, 1, 1, 0, 0, 0, 0, 5, 5, 1, 7}, nil),
 		"run without a gap":         control(one, controlOf(100_000, 0, 0), []byte{1, 2, 2, 0, 0, 0, 0, 5, 1, 1, 7, 7}, nil),
 		"moves in version 1": func() []byte {
-			f := moved([]byte{1, stepWord, 2, 200, 1, 1, 0}, nil)
+			f := moved([]byte{1, stepWord, 2, 1, 0, 5, 200, 1, 1, 0}, nil)
 			f[8] = 1
 			return sealed(f)
 		}(),
 		"moves in version 2": func() []byte {
-			f := moved([]byte{1, stepWord, 2, 200, 1, 1, 0}, nil)
+			f := moved([]byte{1, stepWord, 2, 1, 0, 5, 200, 1, 1, 0}, nil)
 			f[8] = 2
 			return sealed(f)
 		}(),
 		"no moves":                 moved(nil, nil),
-		"seven steps":              moved([]byte{7, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2}, nil),
+		"seven steps":              moved([]byte{7, 0, 2, 1, 0, 1, 0, 2, 1, 0, 1, 0, 2, 1, 0, 1, 0, 2, 1, 0, 1, 0, 2, 1, 0, 1, 0, 2, 1, 0, 1, 0, 2, 1, 0, 1}, nil),
 		"step without its limits":  moved([]byte{1, stepWord}, nil),
-		"step of one limit":        moved([]byte{1, stepWord, 1, 5}, nil),
-		"step of an unknown kind":  moved([]byte{1, steps, 2, 5, 1, 0}, nil),
-		"step of an unknown phase": moved([]byte{1, stepWord | 4<<4, 2, 5, 1, 0}, nil),
-		"phase of another kind":    moved([]byte{1, stepCode | 1<<4, 2, 5, 1, 0}, nil),
-		"limits that are equal":    moved([]byte{1, stepWord, 3, 5, 0, 1, 0, 0}, nil),
-		"limit above 2^32":         moved([]byte{1, stepWord, 2, 255, 255, 255, 255, 15, 1, 0}, nil),
-		"small value at any place": moved([]byte{1, stepAny, 2, 5, 1, 0}, nil),
-		"shift of 2^32":            moved([]byte{1, stepWord, 2, 5, 1, 0x80, 0x80, 0x80, 0x80, 0x20}, nil),
-		"shift that is missing":    moved([]byte{1, stepWord, 2, 5, 1}, nil),
+		"step of one limit":        moved([]byte{1, stepWord, 1, 1, 0, 5, 5}, nil),
+		"step of an unknown kind":  moved([]byte{1, steps, 2, 1, 0, 5, 5, 1, 0}, nil),
+		"step of an unknown phase": moved([]byte{1, stepWord | 4<<4, 2, 1, 0, 5, 5, 1, 0}, nil),
+		"phase of another kind":    moved([]byte{1, stepCode | 1<<4, 2, 1, 0, 5, 5, 1, 0}, nil),
+		"limits that are equal":    moved([]byte{1, stepWord, 3, 1, 0, 5, 5, 0, 1, 0, 0}, nil),
+		"limit above 2^32":         moved([]byte{1, stepWord, 2, 1, 0, 5, 255, 255, 255, 255, 15, 1, 0}, nil),
+		"small value at any place": moved([]byte{1, stepAny, 2, 1, 0, 5, 5, 1, 0}, nil),
+		"shift of 2^32":            moved([]byte{1, stepWord, 2, 1, 0, 5, 5, 1, 0x80, 0x80, 0x80, 0x80, 0x20}, nil),
+		"shift that is missing":    moved([]byte{1, stepWord, 2, 1, 0, 5, 5, 1}, nil),
+		"step without parts":       moved([]byte{1, stepWord, 2, 0, 200, 1, 1, 0}, nil),
+		"run of no parts":          moved([]byte{1, stepWord, 2, 1, 0, 0, 200, 1, 1, 0}, nil),
+		"runs that touch":          moved([]byte{1, stepWord, 2, 2, 0, 1, 0, 1, 200, 1, 1, 0}, nil),
+		"part behind the block":    moved([]byte{1, stepWord, 2, 1, 255, 1, 2, 200, 1, 1, 0}, nil),
+		"run without its length":   moved([]byte{1, stepWord, 2, 1, 0}, nil),
 		"more limits than allowed": moved(huge, nil),
-		"moves and more":           moved([]byte{1, stepWord, 2, 200, 1, 1, 0, 9}, nil),
+		"moves and more":           moved([]byte{1, stepWord, 2, 1, 0, 5, 200, 1, 1, 0, 9}, nil),
 		"frame that is none":       made(key, data[:50], entry{kind: kindPlain, frame: 50}),
 		"frame of 4 GB":            made(key, plain, entry{kind: kindPlain, frame: 1<<32 - 1}),
 		"table without its end":    sealedCut(made(key, plain, ok)),

@@ -12,6 +12,11 @@ type learner struct {
 	plain []byte // what the block takes of its base, where it is in the block
 	base  []byte // the same, moved
 	other []byte // of try
+	bad   [maxParts]int32
+	after [maxParts]int32 // of try
+	want  parts           // where moves may help
+	some  parts           // a sample of them
+	share int             // one in how many of them is in the sample
 	votes []vote
 	still int // how many of the fields did not change
 	spare []vote
@@ -36,6 +41,7 @@ type vote struct{ value, by uint32 }
 type node struct {
 	at, by uint32
 	before int32 // node; -1 if none
+	gain   int32 // how many more of the fields before it are right than without shifts
 }
 
 // state is the best way to a value that ends with a shift.
@@ -47,19 +53,22 @@ type state struct {
 }
 
 const (
-	tableBits = 13
+	tableBits = 11
 	// limitCost is how many fields more must be right for another limit.
 	limitCost = 3
-	// leastGain is how many bytes more must be equal for a step, moreGain for another, which takes
-	// time each time the block is read, and worthBad how many must differ before one is looked for.
+	// A step takes time each time the block is read. It must make leastGain bytes more equal, another
+	// one moreGain, and partGain in each part that it names. One is looked for if worthBad bytes
+	// differ, in parts where worthPart do.
 	leastGain = 24
 	moreGain  = 1024
+	partGain  = 4
 	worthBad  = 256
+	worthPart = 8
 )
 
 // learn finds the moves of block b, which is at place in its content and takes segments of
-// the window x. Then l.base has the bytes of the segments, moved.
-func (l *learner) learn(b []byte, place int64, x *index, segments []segment) {
+// the window x; none if nothing may move. Then l.base has the bytes of the segments, moved.
+func (l *learner) learn(b []byte, place int64, x *index, segments []segment, moving bool) {
 	l.moves.reset()
 	if l.table == nil {
 		for _, b := range []*[]byte{&l.plain, &l.base, &l.other} {
@@ -69,32 +78,96 @@ func (l *learner) learn(b []byte, place int64, x *index, segments []segment) {
 		l.table = make([]state, 1<<tableBits)
 		l.votes, l.spare, l.nodes = make([]vote, 0, 1<<18), make([]vote, 1<<18), make([]node, 0, 1<<17)
 	}
-	bad := 0
-	for _, s := range segments {
-		n := copy(l.plain[s.at:s.at+s.n], x.data[s.from:])
-		copy(l.base[s.at:], l.plain[s.at:s.at+n])
-		bad += n - equal(l.plain[s.at:s.at+n], b[s.at:])
-	}
 	l.b, l.place, l.x, l.segments = b, place, x, segments
-	for l.moves.n < maxSteps && bad >= worthBad {
-		kind, phase := l.choose()
-		if kind == steps {
+	clear(l.bad[:])
+	for i := range l.want {
+		l.want[i] = ^uint64(0)
+	}
+	bad := 0
+	l.pieces(&l.want, func(p piece) {
+		at := p.from - x.from
+		copy(l.plain[p.at:p.end], x.data[at:])
+		copy(l.base[p.at:p.end], x.data[at:])
+		n := p.end - p.at - equal(l.base[p.at:p.end], b[p.at:])
+		l.bad[p.part()] += int32(n)
+		bad += n
+	})
+	for moving && l.moves.n < maxSteps && bad >= worthBad {
+		least := leastGain
+		if l.moves.n > 0 {
+			least = moreGain
+		}
+		gain := 0
+		if kind, phase := l.choose(least); kind != steps {
+			gain = l.try(kind, phase)
+		}
+		if gain < least {
 			break
 		}
-		now := l.try(kind, phase)
-		if now+leastGain > bad || l.moves.n > 1 && now+moreGain > bad {
-			l.moves.n--
-			break
+		bad -= gain
+		if k := &l.moves.steps[l.moves.n-1]; zz {
+			np := 0
+			for i := range l.bad {
+				if k.parts.has(i) {
+					np++
+				}
+			}
+			zzPrint("block", place>>20, "kind", k.kind, "gain", gain, "left", bad, "limits", len(k.limits), "parts", np, "votes", len(l.votes))
 		}
-		l.base, l.other = l.other, l.base
-		bad = now
 	}
 	l.b, l.x, l.segments = nil, nil, nil
 }
 
-// choose chooses the kind of the next step by a sample of the block; steps if none helps.
-func (l *learner) choose() (kind, phase uint8) {
-	kind, best := steps, leastGain/8
+// piece is what a segment has of a part of the block.
+type piece struct {
+	at, end  int   // in the block
+	from, to int64 // in the base and in the content
+}
+
+func (p piece) part() int { return p.at >> partLog }
+
+// pieces visits the pieces of some parts of the block.
+func (l *learner) pieces(in *parts, visit func(piece)) {
+	for _, g := range l.segments {
+		for at, end := g.at, g.at+g.n; at < end; {
+			stop := min(end, (at>>partLog+1)<<partLog)
+			if in.has(at >> partLog) {
+				visit(piece{at, stop, l.x.from + int64(g.from+at-g.at), l.place + int64(at)})
+			}
+			at = stop
+		}
+	}
+}
+
+// samples is one in how many parts is in the sample, unless those are too few.
+const (
+	samples = 8
+	enoughs = 24
+)
+
+// choose chooses the kind of the next step by a sample of the block; steps if none makes at
+// least a number of bytes more equal.
+func (l *learner) choose(least int) (kind, phase uint8) {
+	l.want, l.some = parts{}, parts{}
+	n := 0
+	for _, k := range l.bad {
+		if k >= worthPart {
+			n++
+		}
+	}
+	l.share = min(max(n/enoughs, 1), samples)
+	n = 0
+	for i, k := range l.bad {
+		if k >= worthPart {
+			l.want.add(i)
+			if n%l.share == 0 {
+				l.some.add(i)
+			}
+			n++
+		}
+	}
+	// A field has up to four bytes, and the sample may be a poor one.
+	kind, best := steps, max(least/(8*l.share), 2)
 	for i := range uint8(steps) {
 		if n := l.moves.n; n > 0 && l.moves.steps[n-1].kind == i {
 			continue
@@ -103,7 +176,7 @@ func (l *learner) choose() (kind, phase uint8) {
 		if i == stepWord {
 			p = l.phase()
 		}
-		l.collect(i, p, true)
+		l.collect(i, p, &l.some)
 		if gain := l.fit(&l.spareStep, i == stepCode); gain > best {
 			kind, phase, best = i, p, gain
 		}
@@ -111,24 +184,48 @@ func (l *learner) choose() (kind, phase uint8) {
 	return kind, phase
 }
 
-// try makes a step of a kind behind those that there are, and l.other. It gives how many bytes
-// differ with it, the cost of the step added.
-func (l *learner) try(kind, phase uint8) int {
+// try adds a step of a kind to those that there are, if it helps. It gives how many bytes more
+// are equal with it, less its own.
+func (l *learner) try(kind, phase uint8) (gain int) {
 	s := l.moves.add()
 	s.kind, s.phase = kind, phase
-	l.collect(kind, phase, false)
-	if l.fit(s, kind == stepCode) <= 0 || l.limits() > maxMoves {
-		return 1 << deltaLog
+	l.collect(kind, phase, &l.want)
+	if l.fit(s, kind == stepCode) > 0 && l.limits() <= maxMoves {
+		gain = l.measure(s)
 	}
+	least := leastGain
+	if l.moves.n > 1 {
+		least = moreGain
+	}
+	if gain < least {
+		l.moves.n--
+		return 0
+	}
+	l.pieces(&s.parts, func(p piece) {
+		copy(l.base[p.at:p.end], l.other[p.at:])
+		l.bad[p.part()] = l.after[p.part()]
+	})
+	return gain
+}
+
+// measure finds the parts in which a step helps. It gives how many bytes more are equal with it,
+// less its own.
+func (l *learner) measure(s *step) (gain int) {
 	s.index()
-	now := 3 * len(s.limits)
-	for _, g := range l.segments {
-		to := l.other[g.at : g.at+g.n]
-		copy(to, l.base[g.at:])
-		s.apply(to, l.x.from+int64(g.from), l.place+int64(g.at))
-		now += g.n - equal(to, l.b[g.at:])
+	clear(l.after[:])
+	l.pieces(&l.want, func(p piece) {
+		to := l.other[p.at:p.end]
+		copy(to, l.base[p.at:])
+		s.apply(to, p.from, p.to, &l.moves.places)
+		l.after[p.part()] += int32(len(to) - equal(to, l.b[p.at:]))
+	})
+	for i, k := range l.bad {
+		if n := int(k - l.after[i]); n >= partGain && l.want.has(i) {
+			s.parts.add(i)
+			gain += n
+		}
 	}
-	return now
+	return gain - 3*len(s.limits)
 }
 
 // limits counts the limits of all steps.
@@ -139,37 +236,16 @@ func (l *learner) limits() (n int) {
 	return n
 }
 
-// Of a sample, one in samples parts of partSize bytes is visited, and otherwise one in samples of
-// those parts in which nothing differs.
-const (
-	partSize = 2 << 10
-	samples  = 8
-)
-
-// parts visits the segments, or a sample of them, in parts: what the block takes of an offset of
-// the base, for an offset of the content, and what is there.
-func (l *learner) parts(sample bool, visit func(old, now []byte, from, to int64)) {
-	for _, g := range l.segments {
-		for at, end := g.at, g.at+g.n; at < end; {
-			stop := min(end, (at/partSize+1)*partSize)
-			old, now := l.base[at:stop], l.b[at:stop]
-			if at/partSize%samples == 0 || !sample && same(old, now) < len(old) {
-				visit(old, now, l.x.from+int64(g.from+at-g.at), l.place+int64(at))
-			}
-			at = stop
-		}
-	}
-}
-
 // phase is where, modulo 4, most runs of bytes begin that differ.
 func (l *learner) phase() uint8 {
 	var n [4]int
-	l.parts(true, func(old, now []byte, from, _ int64) {
-		for p := 0; p < len(old); {
-			p += same(old[p:], now[p:])
-			n[(from+int64(p))&3]++
-			for p < len(old) && old[p] != now[p] {
-				p++
+	l.pieces(&l.some, func(p piece) {
+		old, now := l.base[p.at:p.end], l.b[p.at:p.end]
+		for at := 0; at < len(old); {
+			at += same(old[at:], now[at:])
+			n[(p.from+int64(at))&3]++
+			for at < len(old) && old[at] != now[at] {
+				at++
 			}
 		}
 	})
@@ -182,62 +258,58 @@ func (l *learner) phase() uint8 {
 	return uint8(best)
 }
 
-// collect collects the fields of a kind, with what became of them, by their values.
-func (l *learner) collect(kind, phase uint8, sample bool) {
+// collect collects the fields of a kind in some parts, with what became of them, by their values.
+func (l *learner) collect(kind, phase uint8, in *parts) {
 	l.votes, l.still = l.votes[:0], 0
 	// The smallest power of two that no offset of the base reaches.
 	size := uint32(1<<min(max(bits.Len64(uint64(l.x.size)), 24), 32) - 1)
-	l.parts(sample, func(old, now []byte, from, to int64) {
+	f := &l.moves.places
+	l.pieces(in, func(p piece) {
+		old, now := l.base[p.at:p.end], l.b[p.at:p.end]
 		switch kind {
 		case stepWord:
-			l.words(old, now, int((int64(phase)-from)&3))
+			l.words(old, now, int((int64(phase)-p.from)&3))
 		case stepAny:
-			l.any(old, now, size)
+			f.any(old, leastAny, size-leastAny)
+			l.fields(old, now, f, 0, 0, 0)
 		case stepCode:
-			l.code(old, now, uint32(from), uint32(to), size)
+			f.code(old, uint32(p.from), 0, size)
+			l.fields(old, now, f, uint32(p.from), 1, uint32(p.to-p.from))
 		}
 	})
 	l.sort()
 }
 
-// vote enters a field, whose bytes changed by a difference, though what it is in moved.
-func (l *learner) vote(value, by, moved uint32) {
-	l.votes = append(l.votes, vote{value, by + moved})
-	if by == 0 {
-		l.still++
-	}
-}
-
-func (l *learner) words(old, now []byte, p int) {
-	for ; p+4 <= len(old); p += 4 {
-		if v := binary.LittleEndian.Uint32(old[p:]); v != 0 {
-			l.vote(v, binary.LittleEndian.Uint32(now[p:])-v, 0)
+// fields enters fields of a piece. Those of code name what is relative to them, from an offset on,
+// and move.
+func (l *learner) fields(old, now []byte, f *places, from, each, moved uint32) {
+	votes, still := l.votes, 0
+	for _, p := range f.at[:f.n] {
+		w := binary.LittleEndian.Uint32(old[p:])
+		by := binary.LittleEndian.Uint32(now[p:]) - w
+		if by == 0 {
+			still++
 		}
+		votes = append(votes, vote{w + from + uint32(p)*each, by + moved})
 	}
+	l.votes, l.still = votes, l.still+still
 }
 
-func (l *learner) any(old, now []byte, size uint32) {
-	for p := 0; p+4 <= len(old); p++ {
-		if v := binary.LittleEndian.Uint32(old[p:]); v-leastAny < size-leastAny && !letters(v) {
-			l.vote(v, binary.LittleEndian.Uint32(now[p:])-v, 0)
-			p += 3
-		}
-	}
-}
-
-func (l *learner) code(old, now []byte, from, to, size uint32) {
-	for p := 0; p+6 <= len(old); p++ {
-		skip := operand[old[p]]
-		if skip == 0 || skip == 2 && old[p+1]&0xf0 != 0x80 {
+// words enters the words of a piece, from the first whole one on.
+func (l *learner) words(old, now []byte, at int) {
+	votes, still := l.votes, 0
+	for ; at+4 <= len(old); at += 4 {
+		v := binary.LittleEndian.Uint32(old[at:])
+		if v == 0 {
 			continue
 		}
-		at := p + int(skip)
-		w := binary.LittleEndian.Uint32(old[at:])
-		if v := w + from + uint32(at); v < size {
-			l.vote(v, binary.LittleEndian.Uint32(now[at:])-w, to-from)
-			p = at + 3
+		by := binary.LittleEndian.Uint32(now[at:]) - v
+		if by == 0 {
+			still++
 		}
+		votes = append(votes, vote{v, by})
 	}
+	l.votes, l.still = votes, l.still+still
 }
 
 // sort sorts the fields by their values.
@@ -267,17 +339,25 @@ func (l *learner) sort() {
 	l.votes, l.spare = from, to
 }
 
-// of finds the state of a shift, or a free one.
-func (l *learner) of(by uint32) *state {
+// of finds the state of a shift, or one that may be used for it: one that is free or whose score
+// is too low to go on with.
+func (l *learner) of(by uint32, low int32) (found *state) {
 	h := by * 0x9e3779b1 >> (32 - tableBits)
-	for range 64 {
-		s := &l.table[h]
-		if s.turn != l.turn || s.by == by {
+	for i := range uint32(8) {
+		s := &l.table[(h+i)&(1<<tableBits-1)]
+		switch {
+		case s.turn != l.turn:
+			if found == nil {
+				found = s
+			}
+			return found
+		case s.by == by:
 			return s
+		case found == nil && s.score < low:
+			found = s
 		}
-		h = (h + 1) & (1<<tableBits - 1)
 	}
-	return nil
+	return found
 }
 
 // fit finds the shifts by which most fields, less the cost of limits, become what they are. It
@@ -295,14 +375,17 @@ func (l *learner) fit(s *step, code bool) (gain int) {
 	l.nodes = append(l.nodes[:0], node{before: -1})
 	stay := state{} // the best way that ends with a shift of 0
 	best := stay
+	still := int32(0) // fields before a value that do not change
 	for i := 0; i < len(l.votes) && len(l.nodes) < cap(l.nodes)-1; {
 		value := l.votes[i].value
-		before := best
+		before, stood := best, still
 		for ; i < len(l.votes) && l.votes[i].value == value; i++ {
 			by := l.votes[i].by
 			to := &stay
-			if by != 0 {
-				if to = l.of(by); to == nil {
+			if by == 0 {
+				still++
+			} else {
+				if to = l.of(by, before.score-limitCost); to == nil {
 					continue
 				}
 			}
@@ -310,7 +393,7 @@ func (l *learner) fit(s *step, code bool) (gain int) {
 				if len(l.nodes) == cap(l.nodes) {
 					continue
 				}
-				l.nodes = append(l.nodes, node{value, by, before.node})
+				l.nodes = append(l.nodes, node{value, by, before.node, before.score - stood})
 				*to = state{l.turn, by, before.score - limitCost, int32(len(l.nodes) - 1)}
 			}
 			if to.score++; to.score > best.score {
@@ -318,24 +401,45 @@ func (l *learner) fit(s *step, code bool) (gain int) {
 			}
 		}
 	}
+	l.limit(s, best, code)
+	if len(s.by) == 0 || len(s.limits) != len(s.by)+1 {
+		return 0
+	}
+	return int(best.score) - l.still
+}
+
+// rest is which part of the gain may be left out at each end of the limits: the more values are
+// within them, the longer it takes to read the block.
+const rest = 64
+
+// limit gives a step the limits of the best way.
+func (l *learner) limit(s *step, best state, code bool) {
+	gain := best.score - int32(l.still)
+	end := l.votes[len(l.votes)-1].value
 	// From the last limit back to the first.
 	for n := best.node; n > 0; n = l.nodes[n].before {
-		s.limits, s.by = append(s.limits, l.nodes[n].at), append(s.by, l.nodes[n].by)
+		k := l.nodes[n]
+		s.limits, s.by = append(s.limits, k.at), append(s.by, k.by)
+		if code {
+			continue
+		}
+		if k.at < end/4 && gain-k.gain <= gain/rest {
+			s.limits, s.by, end = append(s.limits[:0], k.at), append(s.by[:0], 0), k.at
+		}
+		if k.gain <= gain/rest {
+			break
+		}
 	}
 	if code && (len(s.limits) == 0 || s.limits[len(s.limits)-1] > 0) {
 		s.limits, s.by = append(s.limits, 0), append(s.by, 0)
 	}
 	slices.Reverse(s.limits)
 	slices.Reverse(s.by)
-	n, end := len(s.limits), l.votes[len(l.votes)-1].value
+	n := len(s.limits)
 	switch {
 	case n > 0 && s.by[n-1] == 0 && !code:
 		s.by = s.by[:n-1]
 	case n > 0 && end > s.limits[n-1]:
 		s.limits = append(s.limits, max(end, end+1)) // end+1 may be 0
 	}
-	if len(s.by) == 0 || len(s.limits) != len(s.by)+1 {
-		return 0
-	}
-	return int(best.score) - l.still
 }

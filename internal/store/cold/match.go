@@ -16,6 +16,7 @@ type segment struct {
 // matcher finds the segments of a block.
 type matcher struct {
 	x       *index
+	moving  bool   // fields may move
 	allowed []bool // units of the base that the block may use; nil allows all
 	out     []segment
 	votes   []int32
@@ -109,6 +110,25 @@ func (m *matcher) choose() {
 // shift stays.
 const apart = 64
 
+// scan is the search for the segments of a block.
+type scan struct {
+	m      *matcher
+	t      []byte  // the block
+	last   segment // the one that is being made
+	lo, hi int     // what of the window it may use
+	shift  int     // of block against window
+	i      int     // where the search is
+
+	seen   int // where the last equal bytes ended
+	judged int // up to where drift was asked, or need not be
+	wait   int // after how many bytes it is asked again
+	asked  int // where realign was asked
+	pause  int // after how many bytes it is asked again
+
+	probed int   // where probe was asked
+	found  uint8 // its answer
+}
+
 // scan finds segments from begin to end. At each place it goes on with the shift
 // between block and base that it has, as long as the bytes are equal; where they are
 // not, it looks for another place of the base, and takes it if more bytes are equal
@@ -116,91 +136,132 @@ const apart = 64
 // bytes of which many are equal.
 func (m *matcher) scan(t []byte, place int64) {
 	m.out = m.out[:0]
-	base := m.x.data
-	last := segment{from: int(min(max(place-m.x.from, 0), int64(len(base)))), gain: strict}
-	lo, hi := m.bounds(last.from)
-	shift := last.from        // of block against window
-	seen := 0                 // where the last equal bytes ended
-	judged := 0               // up to where drift was asked, or need not be
-	wait := sample            // after how many bytes it is asked again
-	asked, pause := 0, record // where realign was asked, and after how many bytes it is asked again
-	probed, found := -probes, uint8(0)
-	for i := 0; i < len(t); {
-		if i-asked >= pause && i+record+4 <= len(t) {
-			asked = i
-			d, ok := m.realign(t[i:], i+shift, lo, hi)
-			switch {
-			case !ok:
-				pause = min(2*pause, 256*record)
-			case d != 0:
-				shift += d
-				last = m.next(t, last, hi, i, lo, i+shift, loose)
-				seen, judged, wait, pause = i, i, sample, record
-			default:
-				pause = min(2*pause, 2*record)
-			}
+	from := int(min(max(place-m.x.from, 0), int64(len(m.x.data))))
+	s := scan{m: m, t: t, last: segment{from: from, gain: strict}, shift: from, wait: sample, pause: record, probed: -probes}
+	s.lo, s.hi = m.bounds(from)
+	if !m.moving {
+		s.pause = len(t)
+	}
+	for s.i < len(t) {
+		if s.i-s.asked >= s.pause && s.i+record+4 <= len(t) {
+			s.realign()
 		}
-		if i-judged >= wait && judged+sample <= len(t) {
-			d, ok := m.drift(t[judged:], judged+shift, lo, hi)
-			switch {
-			case !ok:
-				wait = min(2*(i-judged), 16*sample)
-				judged = i
-				continue
-			case d != 0:
-				shift += d
-				last = m.next(t, last, hi, judged, lo, judged+shift, loose)
-				seen, i = judged, judged+sample
-			}
-			judged, wait = judged+sample, sample
+		if s.i-s.judged >= s.wait && s.judged+sample <= len(t) {
+			s.drift()
 			continue
 		}
-		p := i + shift
-		if p >= lo && p < hi {
-			if n := same(t[i:], base[p:hi]); n >= 8 {
-				if n >= seed && i-seen > apart {
-					// The bytes between may be better as insertions.
-					last = m.next(t, last, hi, i, lo, p, last.gain)
-				}
-				i += n
-				seen = i
-				if n >= seed {
-					judged, wait = i, sample
-				}
-				continue
-			}
+		if s.equals() {
+			continue
 		}
-		if i+seed > len(t) {
+		if s.i+seed > len(t) {
 			break
 		}
-		q := -1
-		if p >= lo && p+seed <= hi && equal(t[i:i+seed], base[p:p+seed]) > seed*2/3 {
-			i++
+		if !s.alike() && s.jump() {
 			continue
 		}
-		if i < probed || i >= probed+probes {
-			probed, found = i, m.x.probe(t[i:])
-		}
-		if found>>(i-probed)&1 != 0 && !flat(t[i:]) {
-			q = m.x.find(t[i:])
-		}
-		if q < 0 || q == p {
-			i++
-			continue
-		}
-		qlo, qhi := m.bounds(q)
-		n := same(t[i:], base[q:max(q, qhi)])
-		if n < seed || p >= lo && p < hi && n <= equal(t[i:i+n], base[p:min(hi, p+n)])+8 {
-			i++
-			continue
-		}
-		// Another shift begins here, or before.
-		last = m.next(t, last, hi, i, qlo, q, strict)
-		lo, hi, shift = qlo, qhi, q-i
-		i += n
-		seen, judged, wait = i, i, sample
+		s.i++
 	}
-	m.end(t, last, hi, len(t), 0, 0)
+	m.end(t, s.last, s.hi, len(t), 0, 0)
+}
+
+// realign goes on with another shift if the records at the present one are others.
+func (s *scan) realign() {
+	s.asked = s.i
+	d, ok := s.m.realign(s.t[s.i:], s.i+s.shift, s.lo, s.hi)
+	switch {
+	case !ok:
+		s.pause = min(2*s.pause, 256*record)
+	case d != 0:
+		s.shift += d
+		s.last = s.m.next(s.t, s.last, s.hi, s.i, s.lo, s.i+s.shift, loose)
+		s.seen, s.judged, s.wait, s.pause = s.i, s.i, sample, record
+	default:
+		s.pause = min(2*s.pause, 2*record)
+	}
+}
+
+// drift goes on with another shift if more bytes are equal nearby.
+func (s *scan) drift() {
+	d, ok := s.m.drift(s.t[s.judged:], s.judged+s.shift, s.lo, s.hi)
+	if !ok {
+		s.wait = min(2*(s.i-s.judged), 16*sample)
+		s.judged = s.i
+		return
+	}
+	if d != 0 {
+		s.shift += d
+		s.last = s.m.next(s.t, s.last, s.hi, s.judged, s.lo, s.judged+s.shift, loose)
+		s.seen, s.i = s.judged, s.judged+sample
+	}
+	s.judged, s.wait = s.judged+sample, sample
+}
+
+// equals goes on behind the bytes that are equal at the present shift, if those are enough.
+func (s *scan) equals() bool {
+	i, p := s.i, s.i+s.shift
+	if p < s.lo || p >= s.hi {
+		return false
+	}
+	n := same(s.t[i:], s.m.x.data[p:s.hi])
+	if n < 8 {
+		return false
+	}
+	if n >= seed && i-s.seen > apart && !s.outweighed(i, p) {
+		// The bytes between may be better as insertions.
+		s.last = s.m.next(s.t, s.last, s.hi, i, s.lo, p, s.last.gain)
+	}
+	i += n
+	s.i, s.seen = i, i
+	if n >= seed {
+		s.judged, s.wait = i, sample
+	}
+	return true
+}
+
+// outweighed is true if the bytes that are equal before a gap outweigh those of the gap, from where
+// equal bytes ended to i of the block and p of the window, that are not.
+func (s *scan) outweighed(i, p int) bool {
+	t, base, gain := s.t, s.m.x.data, s.last.gain
+	n := min(i-s.last.at, p-s.lo)
+	gap := min(i-s.seen, n)
+	same := equal(t[i-gap:i], base[p-gap:p])
+	score := same*gain - (gap - same)
+	for k := gap + 8; k <= n && score <= 0 && score > -forgive*gain; k += 8 {
+		score += 8*gain - (gain+1)*unequal(binary.LittleEndian.Uint64(t[i-k:])^binary.LittleEndian.Uint64(base[p-k:]))
+	}
+	return score > 0
+}
+
+// alike is true if most of the next bytes are equal at the present shift.
+func (s *scan) alike() bool {
+	p := s.i + s.shift
+	return p >= s.lo && p+seed <= s.hi && equal(s.t[s.i:s.i+seed], s.m.x.data[p:p+seed]) > seed*2/3
+}
+
+// jump goes on with another shift if there are more equal bytes anywhere.
+func (s *scan) jump() bool {
+	i, p, t, base := s.i, s.i+s.shift, s.t, s.m.x.data
+	if i < s.probed || i >= s.probed+probes {
+		s.probed, s.found = i, s.m.x.probe(t[i:])
+	}
+	if s.found>>(i-s.probed)&1 == 0 || flat(t[i:]) {
+		return false
+	}
+	q := s.m.x.find(t[i:])
+	if q < 0 || q == p {
+		return false
+	}
+	lo, hi := s.m.bounds(q)
+	n := same(t[i:], base[q:max(q, hi)])
+	if n < seed || p >= s.lo && p < s.hi && n <= equal(t[i:i+n], base[p:min(s.hi, p+n)])+8 {
+		return false
+	}
+	// Another shift begins here, or before.
+	s.last = s.m.next(t, s.last, s.hi, i, lo, q, strict)
+	s.lo, s.hi, s.shift = lo, hi, q-i
+	s.i = i + n
+	s.seen, s.judged, s.wait = s.i, s.i, sample
+	return true
 }
 
 // drift compares sample bytes, and looks reach bytes around a place, or only near bytes

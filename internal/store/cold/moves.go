@@ -21,13 +21,70 @@ const (
 	maxSteps = 6       // in a block
 	maxMoves = 1 << 16 // limits in the steps of a block
 	leastAny = 1 << 16 // the smallest value of a field at any place
+	partLog  = 12      // of the parts of a block that a step names
+	partLen  = 1 << partLog
+	maxParts = 1 << (deltaLog - partLog)
 )
 
 // step changes the fields of one kind.
 type step struct {
 	kind  uint8
 	phase uint8 // of words
+	parts parts
 	shifts
+}
+
+// parts are parts of a block.
+type parts [maxParts / 64]uint64
+
+func (p *parts) has(i int) bool { return p[uint(i)/64]>>(uint(i)%64)&1 != 0 }
+func (p *parts) add(i int)      { p[uint(i)/64] |= 1 << (uint(i) % 64) }
+
+// append writes the parts: the number of runs, then for each run how many parts are left out
+// before it, and its length.
+func (p *parts) append(b []byte) []byte {
+	at := len(b)
+	b = append(b, 0)
+	for i, end := 0, 0; i < maxParts; i = end {
+		from := i
+		for from < maxParts && !p.has(from) {
+			from++
+		}
+		if from == maxParts {
+			break
+		}
+		for end = from; end < maxParts && p.has(end); end++ {
+		}
+		b = binary.AppendUvarint(b, uint64(from-i))
+		b = binary.AppendUvarint(b, uint64(end-from))
+		b[at]++
+	}
+	return b
+}
+
+// parse reads what append has written. It is false if that contradicts itself.
+func (p *parts) parse(b []byte) (rest []byte, ok bool) {
+	*p = parts{}
+	if len(b) == 0 {
+		return nil, false
+	}
+	end := uint64(0)
+	n, b := int(b[0]), b[1:]
+	for i := range n {
+		skip, k := binary.Uvarint(b)
+		if k <= 0 || skip > maxParts || skip == 0 && i > 0 {
+			return nil, false
+		}
+		take, j := binary.Uvarint(b[k:])
+		if j <= 0 || take == 0 || take > maxParts || end+skip+take > maxParts {
+			return nil, false
+		}
+		for i := range take {
+			p.add(int(end + skip + i))
+		}
+		end, b = end+skip+take, b[k+j:]
+	}
+	return b, n > 0
 }
 
 // shifts says by how much a value moves: limits[i] ≤ value < limits[i+1] by by[i]. What is
@@ -35,121 +92,268 @@ type step struct {
 type shifts struct {
 	limits []uint32 // ascending
 	by     []uint32 // modulo 2^32; one less than limits
-	cells  []cell   // from that of the first limit on; see cellOf
-	first  uint32
+	lo     uint32   // the first limit
+	span   uint32   // from there to the last one
+
+	// Values, counted from the first limit, are found by their upper bits: ranges of one length have
+	// cells, the more the more limits there are in the range.
+	log    uint8 // of the length of a range
+	ranges []cells
+	cells  []cell
+	number []uint16 // of the shift of the smallest value of each cell
 }
 
-// cell says what holds for the smallest of some values: the shift, up to which value, and the
-// number of both.
-type cell struct{ by, until, i uint32 }
-
-// cellOf gives the number of the cell of a value: values below 1024 have one each, larger ones
-// share theirs with those that have the same ten upper bits.
-func cellOf(v uint32) uint32 {
-	n := uint32(bits.Len32(v >> 10))
-	return n<<9 + v>>n
+// cells are where the cells of a range are, and the log2 of how many values each has.
+type cells struct {
+	at  uint32
+	log uint8
 }
 
-// cellBegin gives the smallest value of a cell.
-func cellBegin(c uint32) uint32 {
-	if c < 1<<10 {
-		return c
-	}
-	n := c>>9 - 1
-	return (c - n<<9) << n
+// cell says what holds for some values: the shift of the smallest one, up to which value, counted from
+// the first limit, and the shift from there on. If there are more limits in the cell, they must be
+// searched.
+type cell struct {
+	by, until, next uint32
+	more            bool
 }
+
+const (
+	rangesLog = 8 // of the number of ranges
+	cellsPer  = 8 // for each limit
+)
 
 // index prepares the search.
 func (s *shifts) index() {
-	s.first = cellOf(s.limits[0])
-	s.cells = s.cells[:0]
-	i, last := 0, cellOf(s.limits[len(s.limits)-1]-1)
-	for c := s.first; c <= last; c++ {
-		for v := cellBegin(c); s.limits[i+1] <= v; {
+	last := len(s.limits) - 1
+	s.lo, s.span = s.limits[0], s.limits[last]-s.limits[0]
+	s.log = uint8(max(0, bits.Len32(s.span-1)-rangesLog))
+	s.ranges, s.cells, s.number = s.ranges[:0], s.cells[:0], s.number[:0]
+	i := 0 // shift of the smallest value of the range
+	for begin := uint64(0); begin < uint64(s.span); begin += 1 << s.log {
+		end, next := begin+1<<s.log, i
+		for next+1 < last && uint64(s.limits[next+1]-s.lo) < end {
+			next++
+		}
+		log := uint8(max(0, int(s.log)-bits.Len(uint(cellsPer*(next-i)))))
+		s.ranges = append(s.ranges, cells{uint32(len(s.cells)), log})
+		for v := begin; v < min(end, uint64(s.span)); v += 1 << log {
+			for uint64(s.limits[i+1]-s.lo) <= v {
+				i++
+			}
+			c := cell{by: s.by[i], until: s.limits[i+1] - s.lo}
+			if i+1 < last {
+				c.next = s.by[i+1]
+				c.more = uint64(s.limits[i+2]-s.lo) < v+1<<log
+			}
+			s.cells = append(s.cells, c)
+			s.number = append(s.number, uint16(i))
+		}
+		for i+1 < last && uint64(s.limits[i+1]-s.lo) <= end {
 			i++
 		}
-		s.cells = append(s.cells, cell{s.by[i], s.limits[i+1], uint32(i)})
 	}
 }
 
-// of gives the shift of a value between the first limit and the last.
-func (s *shifts) of(v uint32) uint32 {
-	c := &s.cells[cellOf(v)-s.first]
-	if v < c.until {
-		return c.by
-	}
-	return s.search(c.i+1, v)
+// cellOf gives the number of the cell of a value, of which it gets the distance from the first limit.
+func (s *shifts) cellOf(d uint32) uint32 {
+	r := s.ranges[d>>(s.log&31)]
+	return r.at + d&(1<<(s.log&31)-1)>>(r.log&31)
 }
 
-// search finds the shift of a value that is not before a limit.
-func (s *shifts) search(i uint32, v uint32) uint32 {
+// of gives the shift of a value between the first limit and the last, of which it gets the
+// distance from the first. If ok is false, search finds it.
+func (s *shifts) of(d uint32) (by uint32, ok bool) {
+	c := &s.cells[s.cellOf(d)]
+	by, next := c.by, c.next
+	if d >= c.until { // without a jump, which would often be mispredicted
+		by = next
+	}
+	return by, !c.more
+}
+
+// search finds any shift.
+func (s *shifts) search(d uint32) uint32 {
+	i := int(s.number[s.cellOf(d)])
 	rest := s.limits[i+1:]
+	d += s.lo
 	for k, limit := range rest[:min(4, len(rest))] { // most cells have few limits
-		if v < limit {
-			return s.by[int(i)+k]
+		if d < limit {
+			return s.by[i+k]
 		}
 	}
-	k, _ := slices.BinarySearch(rest, v+1)
-	return s.by[int(i)+k]
+	k, _ := slices.BinarySearch(rest, d+1)
+	return s.by[i+k]
 }
 
-// apply changes the fields of b, which are bytes of the base from an offset on and are to
-// become bytes of the content at to. Only fields are changed that lie in b as a whole, with
-// what is before them.
-func (s *step) apply(b []byte, from, to int64) {
-	if len(s.limits) < 2 {
-		return
-	}
+// places are offsets of fields in a part of a block.
+type places struct {
+	at [partLen / 4]uint16
+	n  int
+}
+
+func (f *places) add(p int) {
+	f.at[f.n&(partLen/4-1)] = uint16(p)
+	f.n++
+}
+
+// apply changes the fields of b, which are bytes of the base from an offset on, within one part,
+// and are to become bytes of the content at to. Only fields are changed that lie in b as a whole,
+// with what is before them.
+func (s *step) apply(b []byte, from, to int64, f *places) {
 	switch s.kind {
 	case stepWord:
-		s.words(b[min(int((int64(s.phase)-from)&3), len(b)):])
+		f.words(b, int((int64(s.phase)-from)&3), s.lo, s.span)
+		s.fields(b, f, 0, 0, 0)
 	case stepAny:
-		s.any(b)
+		f.any(b, s.lo, s.span)
+		s.fields(b, f, 0, 0, 0)
 	case stepCode:
-		s.code(b, uint32(from), uint32(to-from))
+		f.code(b, uint32(from), s.lo, s.span)
+		s.fields(b, f, uint32(from), 1, uint32(to-from))
 	}
 }
 
-// words changes words.
-func (s *step) words(b []byte) {
-	lo, span := s.limits[0], s.limits[len(s.limits)-1]-s.limits[0]
-	for ; len(b) >= 4; b = b[4:] {
-		v := binary.LittleEndian.Uint32(b)
-		if v-lo < span {
-			binary.LittleEndian.PutUint32(b, v+s.of(v))
+// fields changes fields of b. Those of code name what is relative to them, from an offset on, and
+// move.
+func (s *step) fields(b []byte, f *places, from, each, moved uint32) {
+	from -= s.lo
+	for _, p := range f.at[:f.n] {
+		v := binary.LittleEndian.Uint32(b[p:])
+		d := v + from + uint32(p)*each
+		by, ok := s.of(d)
+		if !ok {
+			by = s.search(d)
+		}
+		binary.LittleEndian.PutUint32(b[p:], v+by-moved)
+	}
+}
+
+// Eight bytes at a time are examined as one word.
+const (
+	ones = 0x0101010101010101
+	high = 0x8080808080808080 // the upper bit of each byte
+)
+
+// nonzero has the upper bit of each byte that is not zero.
+func nonzero(x uint64) uint64 { return (x&^high + ^uint64(high)) | x }
+
+// words finds words, the first at an offset, whose values are from lo on, less than span above it.
+// It enters each, to have no jump that would often be mispredicted, and leaves out the others.
+func (f *places) words(b []byte, at int, lo, span uint32) {
+	n := 0
+	for ; at+8 <= len(b); at += 8 {
+		x := binary.LittleEndian.Uint64(b[at:])
+		f.at[n&(partLen/4-1)] = uint16(at)
+		if uint32(x)-lo < span {
+			n++
+		}
+		f.at[n&(partLen/4-1)] = uint16(at + 4)
+		if uint32(x>>32)-lo < span {
+			n++
+		}
+	}
+	if at+4 <= len(b) {
+		f.at[n&(partLen/4-1)] = uint16(at)
+		if binary.LittleEndian.Uint32(b[at:])-lo < span {
+			n++
+		}
+	}
+	f.n = n
+}
+
+// stretch has 64 bytes that are searched at once, and those behind them that fields may have.
+type stretch [64 + 11]byte
+
+// any finds fields at any place whose values are from lo on, less than span above it.
+func (f *places) any(b []byte, lo, span uint32) {
+	f.n = 0
+	i, next := 0, 0
+	// A field ends with a byte that is not above that of the largest value, and the two last are
+	// not both zero, since lo is not below leastAny.
+	if most := (lo + span - 1) >> 24; most < 0x7f {
+		most := ones * (uint64(most) + 1)
+		for ; i+len(stretch{}) <= len(b); i += 64 {
+			part := (*stretch)(b[i:])
+			m := uint64(0)
+			for k := uint(0); k < 64; k += 8 {
+				x, y := binary.LittleEndian.Uint64(part[k+3:k+11]), binary.LittleEndian.Uint64(part[k+2:k+10])
+				// Borrows may set other bits, too, but never clear one.
+				m |= upper((x-most)&^x&nonzero(x|y)) << k
+			}
+			for m &= ^uint64(0) << max(0, next-i); m != 0; {
+				k := bits.TrailingZeros64(m)
+				m &= m - 1
+				if v := binary.LittleEndian.Uint32(part[k : k+4]); v-lo < span && !letters(v) {
+					f.add(i + k)
+					m &= ^uint64(0) << (k + 4)
+					next = i + k + 4
+				}
+			}
+		}
+	}
+	for i = max(i, next); i+4 <= len(b); {
+		if v := binary.LittleEndian.Uint32(b[i:]); v-lo < span && !letters(v) {
+			f.add(i)
+			i += 4
+		} else {
+			i++
 		}
 	}
 }
 
-// any changes fields at any place.
-func (s *step) any(b []byte) {
-	lo, span := s.limits[0], s.limits[len(s.limits)-1]-s.limits[0]
-	for len(b) >= 4 {
-		v := binary.LittleEndian.Uint32(b)
-		if v-lo >= span || letters(v) {
-			b = b[1:]
+// code finds operands in code at a place of the base that name what is from lo on, less than
+// span above it.
+func (f *places) code(b []byte, place, lo, span uint32) {
+	f.n = 0
+	place -= lo
+	i, next := 0, 0
+	for ; i+len(stretch{}) <= len(b); i += 64 {
+		part := (*stretch)(b[i:])
+		m := uint64(0)
+		for k := uint(0); k < 64; k += 8 {
+			m |= upper(operands(binary.LittleEndian.Uint64(part[k:k+8]), binary.LittleEndian.Uint64(part[k+1:k+9]))) << k
+		}
+		for m &= ^uint64(0) << max(0, next-i); m != 0; {
+			k := bits.TrailingZeros64(m)
+			m &= m - 1
+			if part[k] == 0x0f {
+				k++
+			}
+			k++
+			if binary.LittleEndian.Uint32(part[k:k+4])+place+uint32(i+k) < span {
+				f.add(i + k)
+				m &= ^uint64(0) << (k + 4)
+				next = i + k + 4
+			}
+		}
+	}
+	for i = max(i, next); i+6 <= len(b); i++ {
+		at := i + 1
+		switch c := b[i]; {
+		case c == 0x0f && b[at]&0xf0 == 0x80:
+			at++
+		case c&0xfe != 0xe8 && c&0xc7 != 5:
 			continue
 		}
-		binary.LittleEndian.PutUint32(b, v+s.of(v))
-		b = b[4:]
+		if binary.LittleEndian.Uint32(b[at:])+place+uint32(at) < span {
+			f.add(at)
+			i = at + 3
+		}
 	}
 }
 
-// code changes operands of code that is at place of the base, and moves by a distance.
-func (s *step) code(b []byte, place, moved uint32) {
-	lo, span := s.limits[0], s.limits[len(s.limits)-1]-s.limits[0]
-	for p := 0; p+6 <= len(b); p++ {
-		skip := operand[b[p]]
-		if skip == 0 || skip == 2 && b[p+1]&0xf0 != 0x80 {
-			continue
-		}
-		at := p + int(skip)
-		w := binary.LittleEndian.Uint32(b[at:])
-		if v := w + place + uint32(at); v-lo < span {
-			binary.LittleEndian.PutUint32(b[at:], w+s.of(v)-moved)
-			p = at + 3
-		}
-	}
+// upper gives the upper bits of eight bytes.
+func upper(x uint64) uint64 { return x & high * 0x0002040810204081 >> 56 }
+
+// operands says behind which of eight bytes of code, by their upper bits, an operand is that is
+// relative to the next instruction: behind E8 or E9 (call, jump), the mode byte of an instruction
+// with memory relative to the instruction pointer, or 0F if one of 80 to 8F (conditional jumps)
+// follows it, before the operand. after are the eight bytes from the second on.
+func operands(b, after uint64) uint64 {
+	call := b&(ones*0xfe) ^ ones*0xe8
+	memory := b&(ones*0xc7) ^ ones*5
+	jump := (b ^ ones*0x0f) | (after&(ones*0xf0) ^ ones*0x80)
+	return ^(nonzero(call) & nonzero(memory) & nonzero(jump)) & high
 }
 
 // letters is true for values whose lower three bytes are printable: the end of a text, and
@@ -157,29 +361,14 @@ func (s *step) code(b []byte, place, moved uint32) {
 func letters(v uint32) bool {
 	v &= 0xffffff
 	// No byte is below 0x20, and none above 0x7e.
-	return (v-0x202020)&^v&0x808080 == 0 && (v+0x010101|v)&0x808080 == 0
+	return ((v-0x202020)&^v|(v+0x010101|v))&0x808080 == 0
 }
-
-// operand says how far behind a byte of code an operand is that is relative to the next
-// instruction: behind E8 or E9 (call, jump) and the mode byte of an instruction with memory
-// relative to the instruction pointer, one byte; behind 0F, if one of 80 to 8F (conditional
-// jumps) follows it, two. 0 if there is none.
-var operand = func() (t [256]uint8) {
-	for i := range t {
-		switch {
-		case i == 0xe8 || i == 0xe9 || i&0xc7 == 5:
-			t[i] = 1
-		case i == 0x0f:
-			t[i] = 2
-		}
-	}
-	return t
-}()
 
 // moves are the steps of a block, one after the other.
 type moves struct {
-	steps []step
-	n     int
+	steps  []step
+	n      int
+	places places
 }
 
 func (m *moves) reset() { m.n = 0 }
@@ -191,25 +380,34 @@ func (m *moves) add() *step {
 	}
 	s := &m.steps[m.n]
 	m.n++
-	s.limits, s.by = s.limits[:0], s.by[:0]
+	s.limits, s.by, s.parts = s.limits[:0], s.by[:0], parts{}
 	return s
 }
 
-// apply changes what was taken of the base from an offset on, for the content at to.
-func (m *moves) apply(b []byte, from, to int64) {
-	for i := range m.n {
-		m.steps[i].apply(b, from, to)
+// apply changes what was taken of the base from an offset on, for the content at to, which is at
+// a place of its block.
+func (m *moves) apply(b []byte, at int, from, to int64) {
+	for m.n > 0 && len(b) > 0 {
+		part := at >> partLog
+		n := min(len(b), (part+1)<<partLog-at)
+		for i := range m.n {
+			if s := &m.steps[i]; s.parts.has(part) {
+				s.apply(b[:n], from, to, &m.places)
+			}
+		}
+		b, at, from, to = b[n:], at+n, from+int64(n), to+int64(n)
 	}
 }
 
-// append writes the steps: their number, then for each its kind, phase and number of limits,
-// then all limits and all shifts, as distances from the one before.
+// append writes the steps: their number, then for each its kind, phase, number of limits and
+// parts, then all limits and all shifts, as distances from the one before.
 func (m *moves) append(b []byte) []byte {
 	b = append(b, byte(m.n))
 	for i := range m.n {
 		s := &m.steps[i]
 		b = append(b, s.kind|s.phase<<4)
 		b = binary.AppendUvarint(b, uint64(len(s.limits)))
+		b = s.parts.append(b)
 	}
 	for i := range m.n {
 		before := uint32(0)
@@ -251,7 +449,10 @@ func (m *moves) parse(b []byte) (rest []byte, ok bool) {
 		if sum += n; sum > maxMoves {
 			return nil, false
 		}
-		lens[i], b = int(n), b[1+k:]
+		lens[i] = int(n)
+		if b, ok = s.parts.parse(b[1+k:]); !ok {
+			return nil, false
+		}
 	}
 	for i := range count {
 		if b, ok = m.steps[i].parseLimits(b, lens[i]); !ok {

@@ -92,7 +92,8 @@ func TestShifts(t *testing.T) {
 		for i, v := range set[:len(set)-1] {
 			for _, v := range []uint32{v, min(v+1, set[i+1]-1), set[i+1] - 1} {
 				k, _ := slices.BinarySearch(set, v+1)
-				if got := s.of(v); got != s.by[k-1] {
+				by, ok := s.of(v - s.lo)
+				if got := s.search(v - s.lo); got != s.by[k-1] || ok && by != got {
 					t.Fatalf("the shift of %d is %d, want %d", v, got, s.by[k-1])
 				}
 			}
@@ -116,8 +117,8 @@ func TestLetters(t *testing.T) {
 // FuzzMoves: any bytes are steps or none; steps are written as they were read, keep within
 // their bytes, and change nothing outside of their limits.
 func FuzzMoves(f *testing.F) {
-	f.Add([]byte{1, stepWord, 2, 200, 1, 1, 8}, uint32(100), uint32(5))
-	f.Add([]byte{2, stepCode, 3, 0, 1, 1, stepAny, 2, 0x80, 0x80, 4, 1, 2, 4, 6}, uint32(0), uint32(1<<31))
+	f.Add([]byte{1, stepWord, 2, 1, 0, 1, 200, 1, 1, 8}, uint32(100), uint32(5))
+	f.Add([]byte{2, stepCode, 3, 2, 1, 2, 3, 4, stepAny, 2, 1, 0, 5, 0, 1, 1, 0x80, 0x80, 4, 1, 2, 4, 6}, uint32(0), uint32(1<<31))
 	base, b := moving(500)
 	f.Add(encoded(f, b, base), uint32(1), uint32(3))
 	f.Fuzz(func(t *testing.T, file []byte, from, to uint32) {
@@ -132,9 +133,52 @@ func FuzzMoves(f *testing.F) {
 		}
 		data := bytes.Repeat(append(slices.Clone(file), 0xe8, 1, 2, 3), 3)
 		behind := bytes.Clone(data)
-		m.apply(data[:len(data)-9], int64(from), int64(to))
+		data = data[:min(len(data), 1<<deltaLog)]
+		m.apply(data[:len(data)-9], 0, int64(from), int64(to))
 		if n := len(data) - 9; !bytes.Equal(data[n:], behind[n:]) {
 			t.Fatal("bytes behind the end were changed")
+		}
+	})
+}
+
+// TestPlaces: the quick searches for fields find what a look at each byte finds.
+func TestPlaces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		// Mostly bytes that matter: of operands, of texts, and zeros.
+		some := rapid.SampledFrom([]byte{0, 0, 0, 1, 2, 5, 0x0d, 0x0f, 0x84, 0x8f, 0x90, 0xe8, 0xe9, 0xff, 'a', '~', 0x7f})
+		b := rapid.SliceOfN(rapid.OneOf(some, rapid.Byte()), 0, 300).Draw(t, "bytes")
+		lo := rapid.OneOf(rapid.Just(uint32(leastAny)), rapid.Uint32Min(leastAny)).Draw(t, "lo")
+		span := rapid.OneOf(rapid.Uint32Range(1, 1<<24), rapid.Uint32Min(1)).Draw(t, "span")
+		span = min(span, 1<<32-1-lo) | 1
+		within := func(v uint32) bool { return v >= lo && uint64(v) < uint64(lo)+uint64(span) }
+		var f places
+		var want []uint16
+		for i := 0; i+4 <= len(b); i++ {
+			if v := binary.LittleEndian.Uint32(b[i:]); within(v) && !letters(v) {
+				want = append(want, uint16(i))
+				i += 3
+			}
+		}
+		if f.any(b, lo, span); !slices.Equal(f.at[:f.n], want) {
+			t.Fatalf("fields anywhere: %v, want %v", f.at[:f.n], want)
+		}
+		place := rapid.Uint32().Draw(t, "place")
+		want = nil
+		for i := 0; i+6 <= len(b); i++ {
+			at := i + 1
+			switch c := b[i]; {
+			case c == 0x0f && b[i+1] >= 0x80 && b[i+1] <= 0x8f:
+				at++
+			case c != 0xe8 && c != 0xe9 && c&^0x38 != 5:
+				continue
+			}
+			if within(binary.LittleEndian.Uint32(b[at:]) + place + uint32(at)) {
+				want = append(want, uint16(at))
+				i = at + 3
+			}
+		}
+		if f.code(b, place, lo, span); !slices.Equal(f.at[:f.n], want) {
+			t.Fatalf("operands of code: %v, want %v", f.at[:f.n], want)
 		}
 	})
 }

@@ -48,10 +48,58 @@ type Reader struct {
 	frames  []int64 // offsets of the group's frames
 	kept    []keptBlock
 	clock   int64
+	*scratch
+}
+
+// scratch is memory for decoding a block.
+type scratch struct {
 	frame   []byte
 	payload []byte
-	gather  []byte
+	units   [][]byte // of the base, that a block names
+	gather  []byte   // those that are not in blocks of a key
 	moves   moves
+}
+
+// The memory of a Reader is kept for the next one, until the garbage collector wants it.
+var (
+	scratches   = sync.Pool{New: func() any { return new(scratch) }}
+	keyBlocks   = sync.Pool{New: func() any { return new([1<<keyLog + slack]byte) }}
+	deltaBlocks = sync.Pool{New: func() any { return new([1<<deltaLog + slack]byte) }}
+)
+
+// With slack bytes more than a block has, and most bytes more than a frame has, the decoder takes
+// quick copies that may write behind the end.
+const (
+	slack = 16
+	most  = 128<<10 + slack
+)
+
+// newData gives memory for a block.
+func (c *Reader) newData() []byte {
+	switch size := c.header.UnpackedSize(); {
+	case size < c.header.BlockSize:
+		return make([]byte, size, size+slack)
+	case c.header.Form == KeyForm:
+		return keyBlocks.Get().(*[1<<keyLog + slack]byte)[:1<<keyLog]
+	}
+	return deltaBlocks.Get().(*[1<<deltaLog + slack]byte)[:1<<deltaLog]
+}
+
+// release gives the memory of the Reader back.
+func (c *Reader) release() {
+	if c.scratch != nil {
+		clear(c.units)
+		scratches.Put(c.scratch)
+	}
+	for _, b := range c.kept {
+		switch b := b.data[:cap(b.data)]; len(b) {
+		case 1<<keyLog + slack:
+			keyBlocks.Put((*[1<<keyLog + slack]byte)(b))
+		case 1<<deltaLog + slack:
+			deltaBlocks.Put((*[1<<deltaLog + slack]byte)(b))
+		}
+	}
+	c.kept, c.scratch, c.entries, c.frames, c.group = nil, nil, nil, nil, -1
 }
 
 // keptBlock is a decoded block.
@@ -127,7 +175,7 @@ func (c *Reader) Size() int64 { return c.header.Size }
 func (c *Reader) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept, c.frame, c.payload, c.gather, c.entries, c.frames, c.group = nil, nil, nil, nil, nil, nil, -1
+	c.release()
 	return nil
 }
 
@@ -212,7 +260,10 @@ func (c *Reader) block(i int64) ([]byte, error) {
 	}
 	oldest.block = -1
 	if oldest.data == nil {
-		oldest.data = make([]byte, min(c.header.BlockSize, c.header.UnpackedSize()))
+		oldest.data = c.newData()
+	}
+	if c.scratch == nil {
+		c.scratch = scratches.Get().(*scratch)
 	}
 	data := oldest.data[:c.header.blockLen(i)]
 	if err := c.decode(data, i, e, at); err != nil {
@@ -221,7 +272,7 @@ func (c *Reader) block(i int64) ([]byte, error) {
 	if xxhash.Sum64(data) != e.sum {
 		return nil, damaged("block %d has another sum", i)
 	}
-	oldest.block, oldest.used, oldest.data = i, c.clock, data[:cap(data)]
+	oldest.block, oldest.used = i, c.clock
 	return data, nil
 }
 
@@ -271,40 +322,101 @@ func (c *Reader) decode(data []byte, i int64, e *entry, at int64) error {
 		return err
 	}
 	if e.kind == kindPlain {
-		out, err := decoder().DecodeAll(c.frame, data[:0:len(data)])
+		out, err := decoder().DecodeAll(c.frame, data[:0:min(len(data)+slack, cap(data))])
 		if err != nil || len(out) != len(data) {
 			return damaged("the frame of block %d", i)
 		}
 		return nil
 	}
 	size := e.controls + e.diffs + len(data)
-	c.payload = grow(c.payload, size)
-	out, err := decoder().DecodeAll(c.frame, c.payload[:0:size])
-	if err != nil || len(out) < e.controls+e.diffs {
+	c.payload = grow(c.payload, size+most)
+	out, err := decoder().DecodeAll(c.frame, c.payload[:0:size+most])
+	if err != nil || len(out) < e.controls+e.diffs || len(out) > size {
 		return damaged("the frame of block %d", i)
 	}
-	if err := c.gatherBase(e); err != nil {
+	free, err := c.gatherBase(e)
+	if err != nil {
 		return err
 	}
-	if !c.apply(data, c.gather, e, i<<deltaLog, out) {
+	defer free()
+	if !c.apply(data, c.units, e, i<<deltaLog, out) {
 		return damaged("the controls of block %d", i)
 	}
 	return nil
 }
 
-// gatherBase reads the ranges of the base that a block names, one after the other.
-func (c *Reader) gatherBase(e *entry) error {
+// gatherBase gets the units of the base that a block names, one after the other. They stay as they
+// are until free is called.
+func (c *Reader) gatherBase(e *entry) (free func(), err error) {
+	c.units = c.units[:0]
+	if key := c.key(); key != nil && key.fits(e.extents) {
+		key.mu.Lock()
+		if err := c.gatherKey(key, e); err != nil {
+			key.mu.Unlock()
+			return nil, err
+		}
+		return key.mu.Unlock, nil
+	}
 	c.gather = grow(c.gather, int(e.units())*unit)
 	n := 0
 	for _, x := range e.extents {
 		from := x.first * unit
 		part := c.gather[n:][:min(x.n*unit, c.header.unpackedBase()-from)]
 		if err := readFull(c.base, part, from, "the base"); err != nil {
-			return err
+			return nil, err
 		}
 		n += len(part)
 		clear(c.gather[n : n+int(x.n)*unit-len(part)])
 		n += int(x.n)*unit - len(part)
+	}
+	for n := 0; n < len(c.gather); n += unit {
+		c.units = append(c.units, c.gather[n:n+unit])
+	}
+	return func() {}, nil
+}
+
+// key is the base, if it is a key whose blocks hold what the delta was made of.
+func (c *Reader) key() *Reader {
+	switch base := c.base.(type) {
+	case *Reader:
+		if base.packer == nil {
+			return base
+		}
+	case storedForm:
+		return base.c
+	}
+	return nil
+}
+
+// fits is true if a key keeps all blocks at once in which some units are.
+func (c *Reader) fits(extents []extent) bool {
+	n, end := int64(0), int64(0)
+	for _, x := range extents {
+		first := max(end, x.first*unit/c.header.BlockSize)
+		end = ((x.first+x.n)*unit + c.header.BlockSize - 1) / c.header.BlockSize
+		n += end - first
+	}
+	return c.header.Form == KeyForm && n <= int64(len(c.kept))
+}
+
+// gatherKey gets units as parts of the blocks of a key, which is locked.
+func (c *Reader) gatherKey(key *Reader, e *entry) error {
+	size := c.header.unpackedBase()
+	for _, x := range e.extents {
+		for u := x.first; u < x.first+x.n; u++ {
+			at := u * unit
+			data, err := key.block(at / key.header.BlockSize)
+			if err != nil {
+				return err
+			}
+			data = data[at%key.header.BlockSize:]
+			if n := size - at; n < unit { // the last one ends early, and zeros are behind it
+				c.gather = grow(c.gather, unit)
+				clear(c.gather[copy(c.gather, data[:n]):])
+				data = c.gather
+			}
+			c.units = append(c.units, data[:unit:unit])
+		}
 	}
 	return nil
 }
@@ -317,10 +429,10 @@ func grow(b []byte, n int) []byte {
 	return b[:n]
 }
 
-// apply rebuilds a block from the gathered ranges of the base and the payload of its
+// apply rebuilds a block from the gathered units of the base and the payload of its
 // frame. pos is where in the base the first step begins. It is false if the payload
 // contradicts itself or leaves the ranges.
-func (c *Reader) apply(data, gathered []byte, e *entry, pos int64, payload []byte) bool {
+func (c *Reader) apply(data []byte, gathered [][]byte, e *entry, pos int64, payload []byte) bool {
 	controls, rest := payload[:e.controls], payload[e.controls:]
 	inserts, rest := rest[e.diffs:], rest[:e.diffs]
 	c.moves.reset()
@@ -334,7 +446,7 @@ func (c *Reader) apply(data, gathered []byte, e *entry, pos int64, payload []byt
 	if !diffs.parse(rest) {
 		return false
 	}
-	to := pos
+	block, whole := pos, len(data)
 	for len(controls) > 0 {
 		n, a := binary.Uvarint(controls)
 		if a <= 0 {
@@ -360,21 +472,24 @@ func (c *Reader) apply(data, gathered []byte, e *entry, pos int64, payload []byt
 			if !ok {
 				return false
 			}
-			copy(data[:n], gathered[from:from+int64(n)])
-			c.moves.apply(data[:n], pos, to)
+			for to := data[:n]; len(to) > 0; {
+				k := copy(to, gathered[from/unit][from%unit:])
+				to, from = to[k:], from+int64(k)
+			}
+			at := whole - len(data)
+			c.moves.apply(data[:n], at, pos, block+int64(at))
 			if !diffs.add(data[:n]) {
 				return false
 			}
 			pos += int64(n)
 		}
 		copy(data[n:n+m], inserts)
-		to += int64(n + m)
 		data, inserts = data[n+m:], inserts[m:]
 	}
 	return len(data) == 0 && len(inserts) == 0 && diffs.end()
 }
 
-// place says where n bytes at pos of the base are among the gathered ranges.
+// place says where n bytes at pos of the base are among the gathered units.
 func place(extents []extent, pos, n int64) (int64, bool) {
 	before := int64(0)
 	for _, x := range extents {
