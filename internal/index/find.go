@@ -198,11 +198,11 @@ func (db *DB) ELFPaths(ctx context.Context, scope record.Scope, q PathQuery, lim
 	switch {
 	case q.Path != "":
 		whole := engine.Text(q.Path)
-		parts[0].cond, parts[0].args = "f.path = $1", []any{whole}
+		parts[0].cond, parts[0].args = "f.dir IS NULL AND f.path = $1", []any{whole}
 		// With a folder, the rest is the name of the object.
 		parts = append(parts, pathPart{"object o CROSS JOIN tx_file f",
 			"o.name_fold = $1 AND f.object_id = o.id AND f.dir IS NOT NULL AND " + record.PathInDir + " = $2",
-			[]any{symfile.Fold(record.PathRest(whole)), whole}})
+			[]any{symfile.Fold(symfile.BaseName(whole)), whole}})
 	case q.Glob != "":
 		pattern := strings.ReplaceAll(engine.Text(q.Glob), "[!", "[^")
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -210,7 +210,7 @@ func (db *DB) ELFPaths(ctx context.Context, scope record.Scope, q PathQuery, lim
 		}
 		match = func(p string) bool { ok, _ := path.Match(pattern, p); return ok }
 		p := record.LiteralPrefix(pattern, `*?[\`)
-		parts[0].cond, parts[0].args = "f.path >= $1 AND f.path < $2", []any{p, record.PrefixEnd(p)}
+		parts[0].cond, parts[0].args = "f.dir IS NULL AND f.path >= $1 AND f.path < $2", []any{p, record.PrefixEnd(p)}
 		parts = append(parts, pathPart{dirs, "d.path >= $1 AND d.path < $2" + inDir, parts[0].args})
 		// The folder may end before the literal part of the pattern does; what follows has no slash.
 		if i := strings.LastIndexByte(p, '/') + 1; i > 0 && i < len(p) {

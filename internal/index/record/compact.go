@@ -153,7 +153,7 @@ func ShortName(name, folded string) string {
 // SplitPath divides the path of a file of an object into its folder, with the separator, and the rest as a row has it.
 // The folder is empty if the row must have the whole path.
 func SplitPath(path, name string) (dir, rest string) {
-	rest = PathRest(path)
+	rest = symfile.BaseName(path)
 	i := len(path) - len(rest)
 	if i < minDir || !utf8.ValidString(name) || strings.ContainsAny(name, "\x00\x01") {
 		return "", path
@@ -166,9 +166,6 @@ func SplitPath(path, name string) (dir, rest string) {
 	}
 	return path[:i], rest
 }
-
-// PathRest returns a path without its folder.
-func PathRest(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }
 
 // minDir is the length from which on a folder is worth a number.
 const minDir = 4
