@@ -78,6 +78,13 @@ var faults = []struct{ what, query string }{
 	{"the files of build %s in the trash differ in number from its counter", `SELECT t.id FROM tx t
 		WHERE t.trash_until IS NOT NULL AND EXISTS (SELECT 1 FROM trash_file f WHERE f.tx_id = t.id)
 		AND t.files <> (SELECT count(*) FROM trash_file f WHERE f.tx_id = t.id)`},
+	{"the folder of a file of build %s is not there", `SELECT f.tx_id FROM (SELECT tx_id, seq, dir FROM tx_file UNION ALL
+		SELECT tx_id, seq, dir FROM trash_file) AS f WHERE f.dir IS NOT NULL AND NOT EXISTS
+		(SELECT 1 FROM tx_dir d WHERE d.tx_id = f.tx_id AND d.no = f.dir AND f.seq BETWEEN d.first AND d.last)`},
+	{"there are folders of build %s, which has no files", `SELECT DISTINCT d.tx_id FROM tx_dir d
+		WHERE NOT EXISTS (SELECT 1 FROM tx_file f WHERE f.tx_id = d.tx_id) AND NOT EXISTS (SELECT 1 FROM trash_file f WHERE f.tx_id = d.tx_id)`},
+	{"object %s has a short id and not what it stands for", `SELECT id FROM object WHERE CASE WHEN ident IS NULL
+		THEN build_id = '=' OR length(debug_id) = 1 ELSE length(ident) < 16 END`},
 	{"place %s is doomed and in use", "SELECT d.place FROM doomed d JOIN content c ON c.place = d.place " +
 		"UNION ALL SELECT d.place FROM doomed d JOIN upload u ON u.place = d.place"},
 	{"place %s is the upload of a stored content", "SELECT u.place FROM upload u JOIN content c ON c.place = u.place"},

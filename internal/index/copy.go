@@ -25,10 +25,11 @@ var copied = []struct{ name, columns, key string }{
 		"deleted_at, source, branch, class, build, labels, manifest, arrived, trash_until", "id"},
 	{"content", "id, sha256, size, added, unreferenced_since", "id"},
 	{"object", "id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags, " +
-		"version, hash, arch, features, debug_size", "id"},
+		"version, hash, arch, features, debug_size, ident", "id"},
 	{"lookup", "id, name, object_id, role, form", "id, name, object_id"},
 	{"old_key", "first, keys, body", "first"},
-	{"tx_file", "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime", "object_id, tx_id, seq"},
+	{"tx_file", removals.FileColumnsOfTx, "object_id, tx_id, seq"},
+	{"tx_dir", "tx_id, no, path, first, last", "tx_id, no"},
 	{"seen", "object_id, product_id, tx_id", "object_id, product_id"},
 	{"derived", "source_id, tool, tool_version, content_id, added, note", "source_id, tool, tool_version"},
 	{"content_signature", "content_id, ima", "content_id"},

@@ -180,17 +180,29 @@ type ELFPath struct {
 	Archive string
 }
 
+// pathPart is a part of a search of paths: the tables, a condition on object o and file f, and its arguments.
+type pathPart struct {
+	from, cond string
+	args       []any
+}
+
 // ELFPaths returns the paths of the ELF objects in the scope, each once, at most
 // limit (0: all). complete is false if the limit or the context's deadline cut
 // the result.
 func (db *DB) ELFPaths(ctx context.Context, scope record.Scope, q PathQuery, limit int) (list []ELFPath, complete bool, err error) {
-	from := "tx_file f JOIN object o ON o.id = f.object_id"
-	conds := []string{""}
-	var args []any
+	const files = "tx_file f JOIN object o ON o.id = f.object_id"
+	const dirs = "tx_dir d CROSS JOIN " + files
+	const inDir = " AND f.tx_id = d.tx_id AND f.seq BETWEEN d.first AND d.last AND f.dir = d.no"
+	parts := []pathPart{{from: files}}
 	match := func(string) bool { return true }
 	switch {
 	case q.Path != "":
-		conds[0], args = "f.path = $1", []any{engine.Text(q.Path)}
+		whole := engine.Text(q.Path)
+		parts[0].cond, parts[0].args = "f.dir IS NULL AND f.path = $1", []any{whole}
+		// With a folder, the rest is the name of the object.
+		parts = append(parts, pathPart{"object o CROSS JOIN tx_file f",
+			"o.name_fold = $1 AND f.object_id = o.id AND f.dir IS NOT NULL AND " + record.PathInDir + " = $2",
+			[]any{symfile.Fold(symfile.BaseName(whole)), whole}})
 	case q.Glob != "":
 		pattern := strings.ReplaceAll(engine.Text(q.Glob), "[!", "[^")
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -198,19 +210,26 @@ func (db *DB) ELFPaths(ctx context.Context, scope record.Scope, q PathQuery, lim
 		}
 		match = func(p string) bool { ok, _ := path.Match(pattern, p); return ok }
 		p := record.LiteralPrefix(pattern, `*?[\`)
-		conds[0], args = "f.path >= $1 AND f.path < $2", []any{p, record.PrefixEnd(p)}
+		parts[0].cond, parts[0].args = "f.dir IS NULL AND f.path >= $1 AND f.path < $2", []any{p, record.PrefixEnd(p)}
+		parts = append(parts, pathPart{dirs, "d.path >= $1 AND d.path < $2" + inDir, parts[0].args})
+		// The folder may end before the literal part of the pattern does; what follows has no slash.
+		if i := strings.LastIndexByte(p, '/') + 1; i > 0 && i < len(p) {
+			parts = append(parts, pathPart{dirs, "d.path = $1" + inDir, []any{p[:i]}})
+		}
 	case q.BuildID != "":
-		from, args = "object o JOIN tx_file f ON f.object_id = o.id", []any{q.BuildID}
-		conds[0] = "o.build_id = $1 AND o.id IN (SELECT l.object_id FROM lookup l WHERE l.id = $1)"
+		is := record.BuildIDColumn + " = $1 AND "
+		parts[0] = pathPart{"object o JOIN tx_file f ON f.object_id = o.id", is + "o.id IN (SELECT l.object_id FROM lookup l WHERE l.id = $1)",
+			[]any{q.BuildID}}
 		packed, err := oldkeys.Objects(ctx, db.base.Scans, q.BuildID, "")
 		if err != nil {
 			return nil, false, db.base.Fail("search paths", err)
 		}
-		conds = append(conds, oldkeys.Among("o.build_id = $1 AND o.id", packed)...)
+		for _, cond := range oldkeys.Among(is+"o.id", packed) {
+			parts = append(parts, pathPart{parts[0].from, cond, parts[0].args})
+		}
 	default:
 		return nil, true, nil
 	}
-	where, args := scope.Where("t.product_id", args)
 	seen := make(map[ELFPath]bool)
 	complete = true
 	each := func(scan engine.Scan) (bool, error) {
@@ -229,10 +248,11 @@ func (db *DB) ELFPaths(ctx context.Context, scope record.Scope, q PathQuery, lim
 		list = append(list, e)
 		return true, nil
 	}
-	for _, cond := range conds {
+	for _, p := range parts {
 		if err == nil && complete {
-			err = db.base.Scans.Each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id "+
-				"WHERE f.by_path = 1 AND "+cond+where, args, each)
+			where, args := scope.Where("t.product_id", slices.Clone(p.args))
+			err = db.base.Scans.Each(ctx, false, "SELECT o.role, "+record.BuildIDColumn+", "+record.PathColumn+", f.archive FROM "+p.from+
+				" JOIN tx t ON t.id = f.tx_id WHERE f.by_path = 1 AND "+p.cond+where, args, each)
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -30,7 +30,7 @@ const maxHolders = 20
 func (db *DB) Holders(ctx context.Context, ref blob.Ref) ([]Holder, error) {
 	var list []Holder
 	err := db.base.Scans.Each(ctx, true, `SELECT
-		  o.name, f.path, p.name, t.version, `+engine.Larger("t.id", "0")+`, coalesce(t.source, ''), NULL, ''
+		  `+record.NameColumn+`, `+record.PathColumn+`, p.name, t.version, `+engine.Larger("t.id", "0")+`, coalesce(t.source, ''), NULL, ''
 		  FROM content c JOIN object o ON o.content_id = c.id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
 		JOIN product p ON p.id = t.product_id
 		  WHERE c.sha256 = $1

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,24 +56,36 @@ func childHuge(path string, arg int) error {
 // hugeRows is a script for the SQLite shell that inserts the rows of the objects from one on up to another, without
 // their keys.
 func hugeRows(from, to int) string {
-	elf, pdb := hugeEntry(2).Object, hugeEntry(0).Object
-	hex := func(k string, from, n int) string { return fmt.Sprintf("substr(hex(%s), %d, %d)", k, 2*from+1, 2*n) }
-	const k = "k"
-	swapped := hex(k, 3, 1) + "||" + hex(k, 2, 1) + "||" + hex(k, 1, 1) + "||" + hex(k, 0, 1) + "||" + hex(k, 5, 1) + "||" + hex(k, 4, 1) + "||" +
-		hex(k, 7, 1) + "||" + hex(k, 6, 1) + "||" + hex(k, 8, 8) + "||'0'"
 	series := fmt.Sprintf("generate_series(%d, %d)", from, to)
-	const name = "CASE value % 2 WHEN 0 THEN 'libmodule' || (value % 100000) || '.so' ELSE 'Module' || (value % 100000) || '.pdb' END"
+	entries := [2]record.Entry{hugeEntry(2), hugeEntry(0)}
+	// pick takes a text or a number of the object: even objects are ELF files, odd ones PDBs.
+	pick := func(of func(e record.Entry, c record.Compact) any) string {
+		var v [2]any
+		for i, e := range entries {
+			if v[i] = of(e, record.Short(e.Object, e.Arch, e.Features)); fmt.Sprintf("%T", v[i]) == "string" {
+				v[i] = fmt.Sprintf("'%s'", v[i])
+			}
+		}
+		return fmt.Sprintf("CASE value %% 2 WHEN 0 THEN %v ELSE %v END", v[0], v[1])
+	}
+	columns := []string{"value", "value",
+		pick(func(e record.Entry, _ record.Compact) any {
+			return record.ShortName(e.Object.Name, symfile.Fold(e.Object.Name))
+		}),
+		pick(func(e record.Entry, _ record.Compact) any { return int(e.Object.Kind) }),
+		"CASE value % 2 WHEN 0 THEN 'libmodule' || (value % 100000) || '.so' ELSE 'module' || (value % 100000) || '.pdb' END",
+		pick(func(e record.Entry, _ record.Compact) any { return int(e.Object.Role) }), "''",
+		pick(func(_ record.Entry, c record.Compact) any { return c.CodeID }), pick(func(_ record.Entry, c record.Compact) any { return c.DebugID }),
+		pick(func(e record.Entry, _ record.Compact) any { return int(e.Object.InfoAge) }), pick(func(_ record.Entry, c record.Compact) any { return c.BuildID }),
+		"0", "0", "0", "''", pick(func(_ record.Entry, c record.Compact) any { return c.Arch }), pick(func(_ record.Entry, c record.Compact) any { return c.Features }), "0",
+		"substr(sha3('k' || value, 256), 1, " + pick(func(_ record.Entry, c record.Compact) any { return len(c.Ident.([]byte)) }) + ")"}
 	return fmt.Sprintf(`INSERT INTO content (id, sha256, size, added) SELECT value, sha3('c' || value, 256), 1000 + value, 1700000000000 FROM %[1]s ORDER BY 2;
-INSERT INTO object (id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags, version, hash, arch, features, debug_size)
-SELECT value, value, name, CASE value %% 2 WHEN 0 THEN %[2]d ELSE %[3]d END, lower(name), CASE value %% 2 WHEN 0 THEN %[4]d ELSE %[5]d END, '',
-  CASE value %% 2 WHEN 0 THEN lower(%[6]s) ELSE '' END, CASE value %% 2 WHEN 0 THEN %[7]s ELSE %[8]s || '1' END, CASE value %% 2 WHEN 0 THEN 0 ELSE 2 END,
-  CASE value %% 2 WHEN 0 THEN lower(%[6]s) ELSE '' END, 0, 0, 0, '', 'x86_64', 'debug symtab', 0
-  FROM (SELECT value, %[9]s AS name, sha3('k' || value, 256) AS k FROM %[1]s LIMIT -1);
-INSERT INTO tx_file (object_id, tx_id, seq, path, archive, mtime, by_path)
-SELECT value, (value - 1) / %[10]d + 1, (value - 1) %% %[10]d + 1, '/builds/product/' || ((value - 1) / %[10]d + 1) || '/bin/' || %[9]s, '', NULL,
-  CASE value %% 2 WHEN 0 THEN 1 ELSE 0 END FROM %[1]s;
-INSERT INTO seen (object_id, product_id, tx_id) SELECT value, 1, (value - 1) / %[10]d + 1 FROM %[1]s;
-`, series, elf.Kind, pdb.Kind, elf.Role, pdb.Role, hex(k, 0, 20), swapped, hex(k, 0, 16), name, hugeTx)
+INSERT INTO object (id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags, version, hash, arch, features, debug_size, ident)
+SELECT %[2]s FROM %[1]s;
+INSERT INTO tx_file (object_id, tx_id, seq, path, archive, mtime, by_path, dir)
+SELECT value, (value - 1) / %[3]d + 1, (value - 1) %% %[3]d + 1, '', '', NULL, CASE value %% 2 WHEN 0 THEN 1 ELSE 0 END, 1 FROM %[1]s;
+INSERT INTO seen (object_id, product_id, tx_id) SELECT value, 1, (value - 1) / %[3]d + 1 FROM %[1]s;
+`, series, strings.Join(columns, ", "), hugeTx)
 }
 
 // hugeLater are the indexes and triggers that are made when all rows are there.
@@ -111,7 +124,8 @@ func buildHuge(t *testing.T, shell, path string, objects int) {
 	_, _ = fmt.Fprintf(w, `INSERT INTO product (id, name) VALUES (1, 'product');
 INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, arrived)
 SELECT value, 'add', 1, value, '', 'ci', '', '', 1700000000000 + value, %d, 0, 1700000000000 + value FROM generate_series(1, %d);
-`, hugeTx, transactions)
+INSERT INTO tx_dir (tx_id, no, path, first, last) SELECT value, 1, '/builds/product/' || value || '/bin/', 1, %d FROM generate_series(1, %d);
+`, hugeTx, transactions, hugeTx, transactions)
 	const part = 1_000_000
 	for from := 1; from <= objects; from += part {
 		_, _ = io.WriteString(w, hugeRows(from, min(objects, from+part-1)))
@@ -162,6 +176,16 @@ COMMIT; PRAGMA locking_mode = NORMAL; PRAGMA journal_mode = WAL;
 		t.Fatal(err)
 	}
 	step(fmt.Sprintf("%d keys packed", keys))
+	for n := 0; n < 2*objects; n += max(2, objects/50*2) {
+		e := hugeEntry(n)
+		hits, err := db.Lookup(t.Context(), all, symfile.Lookup{ID: e.Aliases[0].ID, Role: symfile.AnyRole})
+		if err != nil || len(hits) != 1 {
+			t.Fatalf("object %d: %d hits, %v", n/2, len(hits), err)
+		}
+		if h := hits[0]; h.Object != e.Object || h.Arch != e.Arch || !slices.Equal(h.Features, e.Features) || h.Ref != e.Ref || h.Path != e.Path {
+			t.Fatalf("object %d is %+v, want %+v", n/2, h, e)
+		}
+	}
 }
 
 const hugeParts = 256

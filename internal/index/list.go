@@ -74,7 +74,7 @@ func (db *DB) Show(ctx context.Context, number int64, each func(record.TxFile) e
 	seq := int64(0)
 	for {
 		var page []record.TxFile
-		err := db.base.Scans.Each(ctx, true, "SELECT "+record.ObjectColumns+`, f.seq, f.path, f.archive, f.mtime
+		err := db.base.Scans.Each(ctx, true, "SELECT "+record.ObjectColumns+`, f.seq, `+record.PathColumn+`, f.archive, f.mtime
 			FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
 			WHERE f.tx_id = $1 AND f.seq > $2 ORDER BY f.seq LIMIT $3`, []any{number, seq, engine.PageRows}, func(scan engine.Scan) (bool, error) {
 			var s record.Stored

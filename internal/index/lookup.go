@@ -75,7 +75,7 @@ func (q *keyQuery) rows(scope record.Scope, packed bool) (string, []any) {
 	where, args := scope.Where("s.product_id", args)
 	text := " FROM lookup l JOIN object o ON o.id = l.object_id" + hitOf(where) + " WHERE " + cond + " ORDER BY " + order +
 		" LIMIT " + strconv.Itoa(q.limit)
-	const columns = "SELECT " + record.ObjectColumns + ", " + record.FileColumns + ", l.role" + signature
+	columns := "SELECT " + record.ObjectColumns + ", " + record.FileColumns + ", l.role" + signature
 	if !packed {
 		text = columns + text
 	} else {

@@ -141,3 +141,7 @@ func testWishShare(t *testing.T) {
 		t.Errorf("%d wishes of the other owner are left, error %v; want 1", n, err)
 	}
 }
+
+func wishOf(id, name string, role symfile.Role) wishes.Wish {
+	return wishes.Wish{ID: id, Name: name, Role: role}
+}

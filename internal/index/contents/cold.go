@@ -517,15 +517,15 @@ func (cs Colds) Series(ctx context.Context, name, tool string) (list []CoolCandi
 		args = append(args, tool)
 	}
 	err = cs.db.Scans.Each(ctx, true,
-		`SELECT p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id), k.made, b.sha256, coalesce(f.size, 0),
+		`SELECT p.name, o.kind, `+record.ArchColumn+` AS arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id), k.made, b.sha256, coalesce(f.size, 0),
 		(SELECT count(*) FROM cold n WHERE n.base_id = c.id)
 		FROM object o JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id
 		`+of+`
 		LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id LEFT JOIN content b ON b.id = k.base_id
 		LEFT JOIN derived d ON d.source_id = c.id AND d.tool = 'cold' LEFT JOIN content f ON f.id = d.content_id
 		WHERE o.name_fold = $1
-		GROUP BY p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, r.day, k.made, b.sha256, f.size
-			ORDER BY p.name, o.kind, o.arch, c.id`, args, func(scan engine.Scan) (bool, error) {
+		GROUP BY p.name, o.kind, `+record.ArchColumn+`, c.id, c.sha256, c.size, c.added, r.day, k.made, b.sha256, f.size
+			ORDER BY p.name, o.kind, arch, c.id`, args, func(scan engine.Scan) (bool, error) {
 			var c CoolCandidate
 			var sum, base []byte
 			var added, day int64
@@ -557,7 +557,7 @@ func (cs Colds) NewestOfAnother(ctx context.Context, ref blob.Ref, name string) 
 		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0
 		WHERE c.sha256 = $1 AND NOT EXISTS (SELECT 1 FROM object n
 		JOIN seen m ON m.object_id = n.id AND m.product_id = s.product_id AND m.tx_id > 0
-			WHERE n.name_fold = o.name_fold AND n.kind = o.kind AND n.arch = o.arch
+			WHERE n.name_fold = o.name_fold AND n.kind = o.kind AND `+record.ArchColumnOf("n")+" = "+record.ArchColumn+`
 			AND (m.tx_id > s.tx_id OR m.tx_id = s.tx_id AND n.content_id > o.content_id)))`, []any{ref[:], engine.Text(name)}, &is)
 	return is, cs.db.Fail("look up the other names of a content", err)
 }

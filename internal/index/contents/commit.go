@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
@@ -181,6 +180,8 @@ type Commit struct {
 	Placed         bool    // see Options
 	Extend         int64   // the transaction that gets more files; 0: a new one
 	seq            int     // number of its files before
+	compact        bool    // rows are written short; read with next
+	lastDir        int64   // the highest number of a folder of the transaction; -1: not read yet
 	unpack         bool    // the keys of known objects become rows: downloaded files have no packed keys
 }
 
@@ -253,23 +254,30 @@ func (c *Commit) firstObject() error {
 		return nil
 	}
 	// Never reuse the id of a deleted object: see Filter.
-	err := c.Row("SELECT "+record.LastObject+" + 1 FROM state WHERE one = 1", nil, &c.next)
+	var floor int64
+	err := c.Row("SELECT "+record.LastObject+" + 1, format_floor FROM state WHERE one = 1", nil, &c.next, &floor)
+	c.compact, c.lastDir = floor >= record.CompactFormat, -1
 	c.first = c.next
 	return err
 }
 
-// objectArgs returns the columns of an object without its id.
-func objectArgs(content int64, e record.Entry) []any {
+// objectArgs returns the columns of an object without its id, with the whole name. first is the first of them.
+func (c *Commit) objectArgs(first int64, e record.Entry) []any {
 	o := e.Object
-	return []any{content, o.Name, o.Kind, symfile.Fold(o.Name), o.Role, o.CodeName, o.CodeID, o.DebugID.Breakpad(), o.InfoAge,
-		string(o.BuildID),
-		o.Of, record.ObjectFlags(o), o.Version, o.Hash, e.Arch, strings.Join(e.Features, " "), e.DebugSize}
+	as := record.Plain
+	if c.compact {
+		as = record.Short
+	}
+	s := as(o, e.Arch, e.Features)
+	return []any{first, o.Name, o.Kind, symfile.Fold(o.Name), o.Role, o.CodeName, s.CodeID, s.DebugID, o.InfoAge, s.BuildID,
+		o.Of, record.ObjectFlags(o), o.Version, o.Hash, s.Arch, s.Features, e.DebugSize, s.Ident}
 }
 
+// updateObject takes objectArgs with the id of the object first. Its name stays.
 const updateObject = `UPDATE object
 	SET role = $5, code_name = $6, code_id = $7, debug_id = $8, info_age = $9, build_id = $10, of_kind = $11,
-	   flags = $12, version = $13, hash = $14, arch = $15, features = $16, debug_size = $17
-	 WHERE content_id = $1 AND name = $2 AND kind = $3 AND name_fold = $4`
+	   flags = $12, version = $13, hash = $14, arch = $15, features = $16, debug_size = $17, ident = $18
+	 WHERE id = $1 AND $2 <> '' AND kind = $3 AND name_fold = $4`
 
 // describes reports whether a stored object is as this version of the program has
 // identified it.

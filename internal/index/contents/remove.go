@@ -41,6 +41,9 @@ func RemoveFilesOf(w *engine.Write, ctx context.Context, number int64, now time.
 	if _, err := w.Exec("DELETE FROM tx_file WHERE tx_id = $1", number); err != nil {
 		return err
 	}
+	if err := DropDirs(w, number); err != nil {
+		return err
+	}
 	rows := make([][]any, len(objects))
 	for i, o := range objects {
 		rows[i] = []any{o, number}
@@ -57,6 +60,12 @@ func RemoveFilesOf(w *engine.Write, ctx context.Context, number int64, now time.
 		return err
 	}
 	return record.NextGeneration(w)
+}
+
+// DropDirs deletes the folders of a transaction without files, unless it is in the trash with them.
+func DropDirs(w *engine.Write, number int64) error {
+	_, err := w.Exec("DELETE FROM tx_dir WHERE tx_id = $1 AND NOT EXISTS (SELECT 1 FROM trash_file f WHERE f.tx_id = $1)", number)
+	return err
 }
 
 var (

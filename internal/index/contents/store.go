@@ -29,9 +29,11 @@ var (
 	putSignatures = signatures("DO UPDATE SET ima = excluded.ima")
 	addSignatures = signatures("DO NOTHING")
 
-	putFiles = engine.Over("seq number, object_id number, path text, archive text, mtime number, by_path number",
-		`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path)
-		SELECT CAST($2 AS bigint), k.seq, k.object_id, k.path, k.archive, k.mtime, k.by_path FROM {k}`)
+	putFiles = engine.Over("seq number, object_id number, path text, archive text, mtime number, by_path number, dir number",
+		`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path, dir)
+		SELECT CAST($2 AS bigint), k.seq, k.object_id, k.path, k.archive, k.mtime, k.by_path, k.dir FROM {k}`)
+	putDirs = engine.Over("no number, path text, first number, last number", `INSERT INTO tx_dir (tx_id, no, path, first, last)
+		SELECT CAST($2 AS bigint), k.no, k.path, k.first, k.last FROM {k}`)
 	makeVisible = engine.Over("object_id number",
 		`INSERT INTO seen (object_id, product_id, tx_id) SELECT DISTINCT k.object_id, CAST($2 AS bigint), CAST($3 AS bigint) FROM {k} WHERE TRUE
 		ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = `+engine.Larger("seen.tx_id", "excluded.tx_id"))
@@ -82,7 +84,10 @@ func (c *Commit) someFiles(entries []record.Entry, seq int) error {
 		if c.Extend != 0 && objects[i].known {
 			c.Late = append(c.Late, ids[i]) // filters read the files of new transactions only
 		}
-		files[i] = []any{seq + i, ids[i], engine.Text(e.Path), engine.Text(e.Archive), engine.Millis(e.ModTime), searchedByPath(e.Object)}
+		files[i] = []any{seq + i, ids[i], engine.Text(e.Path), engine.Text(e.Archive), engine.Millis(e.ModTime), searchedByPath(e.Object), nil}
+	}
+	if err := c.dirs(entries, files, seq); err != nil {
+		return err
 	}
 	if err := c.storeSignatures(putSignatures, signed); err != nil {
 		return err
@@ -94,6 +99,53 @@ func (c *Commit) someFiles(entries []record.Entry, seq int) error {
 		return err
 	}
 	return c.ReplaceCached(ids)
+}
+
+// minInDir is the number of files from which on a folder is a row.
+const minInDir = 4
+
+// dirs writes the folders of some files and shortens the paths in their rows. seq is the number of the first file.
+func (c *Commit) dirs(entries []record.Entry, files [][]any, seq int) error {
+	if !c.compact {
+		return nil
+	}
+	type split struct{ dir, rest string }
+	splits, count := make([]split, len(entries)), make(map[string]int)
+	for i, e := range entries {
+		by := searchedByPath(e.Object)
+		if by == byPathSource {
+			continue // searched by the whole path
+		}
+		dir, rest := record.SplitPath(engine.Text(e.Path), e.Object.Name)
+		if by == byPathELF && rest != "" {
+			continue // a search takes the rest for the name of the object
+		}
+		splits[i] = split{dir, rest}
+		count[dir]++
+	}
+	numbers := make(map[string]int)
+	var dirs [][]any
+	for i, s := range splits {
+		if s.dir == "" || count[s.dir] < minInDir {
+			continue
+		}
+		n, is := numbers[s.dir]
+		if !is {
+			if c.lastDir < 0 {
+				if err := c.Row("SELECT coalesce(max(no), 0) FROM tx_dir WHERE tx_id = $1", []any{c.number}, &c.lastDir); err != nil {
+					return err
+				}
+			}
+			c.lastDir++
+			n = len(dirs)
+			numbers[s.dir] = n
+			dirs = append(dirs, []any{c.lastDir, s.dir, seq + i, seq + i})
+		}
+		dirs[n][3] = seq + i
+		files[i][2], files[i][6] = s.rest, dirs[n][0]
+	}
+	_, err := c.ExecOver(putDirs, dirs, c.number)
+	return err
 }
 
 // storeSignatures stores the signatures of contents.
@@ -259,17 +311,32 @@ type objectKey struct {
 }
 
 var (
-	knownObjects = engine.Over("n number, content_id number, name text, kind number", "SELECT "+record.ObjectColumns+`, k.n FROM {k}
+	knownObjects = engine.Over("n number, content_id number, name text, kind number, name_fold text, short text",
+		"SELECT "+record.ObjectColumns+`, k.n, o.name = k.short, o.name_fold = k.name_fold FROM {k}
 		CROSS JOIN object o JOIN content c ON c.id = o.content_id
-		WHERE o.content_id = k.content_id AND o.name = k.name AND o.kind = k.kind`)
+		WHERE o.content_id = k.content_id AND o.name IN (k.name, k.short) AND o.kind = k.kind`)
 	newObjects = engine.Over("content_id number, name text, kind number, name_fold text, role number, code_name text, code_id text, "+
 		"debug_id text, info_age number, "+
-		"build_id text, of_kind number, flags number, version number, hash text, arch text, features text, debug_size number, id number",
+		"build_id text, of_kind number, flags number, version number, hash text, arch text, features text, debug_size number, ident hash, id number",
 		`INSERT INTO object (content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id,
-		  of_kind, flags, version, hash, arch, features, debug_size, id)
+		  of_kind, flags, version, hash, arch, features, debug_size, ident, id)
 		SELECT k.content_id, k.name, k.kind, k.name_fold, k.role, k.code_name, k.code_id, k.debug_id, k.info_age, k.build_id,
-		  k.of_kind, k.flags, k.version, k.hash, k.arch, k.features, k.debug_size, k.id FROM {k}`)
+		  k.of_kind, k.flags, k.version, k.hash, k.arch, k.features, k.debug_size, k.ident, k.id FROM {k}`)
 )
+
+// short returns a key with the short form of its name.
+func (k objectKey) short(c *Commit) objectKey {
+	k.name = c.shortName(k.name, symfile.Fold(k.name))
+	return k
+}
+
+// shortName returns the short form of a name, if the index has such forms.
+func (c *Commit) shortName(name, folded string) string {
+	if !c.compact {
+		return name
+	}
+	return record.ShortName(name, folded)
+}
 
 // storeObjects returns the objects of entries and writes all their keys. It updates known
 // objects if a newer version of the program has identified them differently.
@@ -283,16 +350,23 @@ func (c *Commit) storeObjects(entries []record.Entry, contents map[blob.Ref]int6
 	for i, e := range entries {
 		keys[i] = objectKey{contents[e.Ref], e.Object.Name, e.Object.Kind}
 		if _, ok := last[keys[i]]; !ok {
-			asked = append(asked, []any{i, keys[i].content, keys[i].name, keys[i].kind})
+			fold := symfile.Fold(keys[i].name)
+			asked = append(asked, []any{i, keys[i].content, keys[i].name, keys[i].kind, fold, c.shortName(keys[i].name, fold)})
 		}
 		last[keys[i]] = i
 	}
 	known := make(map[objectKey]record.Stored)
+	taken := make(map[objectKey]bool) // short names of other objects
 	if err := c.EachOver(knownObjects, asked, nil, func(scan engine.Scan) error {
 		var o record.Stored
 		var n int64
-		err := record.ScanObject(scan, &o, &n)
-		known[keys[n]] = o // the stored name may differ: see storable
+		var short, same bool
+		err := record.ScanObject(scan, &o, &n, &short, &same)
+		if key := keys[n]; same {
+			known[key] = o // the stored name may differ: see storable
+		} else if short {
+			taken[key.short(c)] = true
+		}
 		return err
 	}); err != nil {
 		return nil, err
@@ -312,11 +386,15 @@ func (c *Commit) storeObjects(entries []record.Entry, contents map[blob.Ref]int6
 		case !is:
 			made[key] = c.next
 			objects[i] = storedObject{id: c.next}
-			fresh = append(fresh, append(objectArgs(key.content, entries[last[key]]), c.next))
+			row := append(c.objectArgs(key.content, entries[last[key]]), c.next)
+			if short := key.short(c); !taken[short] {
+				row[1], taken[short] = short.name, true
+			}
+			fresh = append(fresh, row)
 			c.next++
 			c.objects++
 		case last[key] == i && !describes(o, e):
-			changed = append(changed, objectArgs(key.content, e))
+			changed = append(changed, c.objectArgs(o.Row(), e))
 		}
 	}
 	if _, err := c.ExecOver(newObjects, fresh); err != nil {

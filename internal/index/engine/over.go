@@ -23,7 +23,7 @@ type columnType uint8
 const (
 	numberColumn columnType = iota // or null
 	textColumn                     // any bytes
-	hashColumn                     // the bytes of a hash
+	hashColumn                     // bytes, such as those of a hash, or null
 )
 
 // rowTypes are the types as over takes them, with those of an array in PostgreSQL.
@@ -114,7 +114,7 @@ func (o *Statement) pgArgs(rows [][]any, args []any) ([]any, error) {
 			}
 			switch v := v.(type) {
 			case nil:
-				numbers = append(numbers, nil)
+				numbers, sums = append(numbers, nil), append(sums, nil)
 			case int64:
 				numbers = append(numbers, &v)
 			case string:

@@ -84,7 +84,8 @@ func (l Listing) Holders(ctx context.Context, o record.Found, before int64, limi
 	}
 	var numbers []int64
 	at := make(map[int64]int)
-	err = l.c.db.Scans.Each(ctx, l.seen.all, "SELECT f.tx_id, f.path, f.archive FROM tx_file f JOIN tx t ON t.id = f.tx_id "+
+	err = l.c.db.Scans.Each(ctx, l.seen.all, "SELECT f.tx_id, "+record.PathColumn+", f.archive FROM tx_file f JOIN tx t ON t.id = f.tx_id "+
+		"JOIN object o ON o.id = f.object_id "+
 		"WHERE f.object_id = $1 AND f.tx_id > 0"+l.seen.in("t.product_id")+cond+" ORDER BY f.tx_id DESC, f.seq",
 		args, func(scan engine.Scan) (bool, error) {
 			var number int64
@@ -294,7 +295,7 @@ func (ls Lists) FilesOf(ctx context.Context, number int64, f FileFilter) (list [
 	}
 	args = append(args, f.Limit+1)
 	keys := make([]FileKey, 0, f.Limit+1)
-	err = ls.db.Scans.Each(ctx, true, marks("SELECT "+record.ObjectColumns+`, f.seq, f.path, f.archive, f.mtime, o.name_fold
+	err = ls.db.Scans.Each(ctx, true, marks("SELECT "+record.ObjectColumns+`, f.seq, `+record.PathColumn+`, f.archive, f.mtime, o.name_fold
 		FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
 		WHERE f.tx_id = %s`+cond+" ORDER BY "+order+" LIMIT %s", 0), args, func(scan engine.Scan) (bool, error) {
 		var s record.Stored

@@ -197,10 +197,10 @@ func (w *objectWalk) see(ctx context.Context, scope record.Scope) (err error) {
 		w.cond += " AND o.kind = " + w.arg(f.Kind)
 	}
 	if f.Arch != "" {
-		w.cond += " AND o.arch = " + w.arg(engine.Text(f.Arch))
+		w.cond += " AND " + record.ArchColumn + " = " + w.arg(engine.Text(f.Arch))
 	}
 	if f.Feature != "" {
-		w.cond += " AND ' ' || o.features || ' ' LIKE " + w.arg("% "+record.LikeEscaper.Replace(engine.Text(f.Feature))+" %") + ` ESCAPE '\'`
+		w.cond += " AND ' ' || " + record.FeaturesColumn + " || ' ' LIKE " + w.arg("% "+record.LikeEscaper.Replace(engine.Text(f.Feature))+" %") + ` ESCAPE '\'`
 	}
 	if f.Fetched != nil {
 		not := ""

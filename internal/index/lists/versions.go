@@ -201,7 +201,7 @@ func (ls Lists) withoutPacked(ctx context.Context, v visibility, rows []ObjectKe
 	}
 	for _, row := range rows {
 		var id string
-		if err := ls.db.Scans.Row(ctx, "SELECT lower(debug_id) FROM object WHERE id = $1", []any{row.ID}, &id); err != nil {
+		if err := ls.db.Scans.Row(ctx, "SELECT lower("+record.DebugIDColumn+") FROM object o WHERE o.id = $1", []any{row.ID}, &id); err != nil {
 			return nil, err
 		}
 		packed, err := oldkeys.Objects(ctx, ls.db.Scans, id, "")
@@ -244,7 +244,7 @@ func (ls Lists) WithoutPDB(ctx context.Context, scope record.Scope, product, ver
 	query := marks("SELECT o.id, o.name_fold FROM "+from+" CROSS JOIN object o "+
 		"WHERE "+cond+" AND o.id = f.object_id AND o.kind = %s AND o.debug_id <> '' AND (o.role & %s) <> 0 AND (o.role & %s) = 0 "+
 		"AND NOT EXISTS (SELECT 1 FROM lookup l JOIN object q ON q.id = l.object_id AND q.kind IN ("+pdbKinds+
-		") WHERE l.id = lower(o.debug_id) AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = q.id"+all.in("s.product_id")+"))", 0)
+		") WHERE l.id = lower("+record.DebugIDColumn+") AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = q.id"+all.in("s.product_id")+"))", 0)
 	err = ls.db.Scans.Each(ctx, false, query, []any{engine.Text(version), symfile.PE, symfile.Executable, symfile.Debug},
 		func(scan engine.Scan) (bool, error) {
 			var k ObjectKey

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -148,7 +149,7 @@ type Object struct {
 }
 
 // ObjectColumns are the columns of an object o that ScanObject reads.
-const ObjectColumns = "o.id, o.name_fold, o.code_id, o.debug_id, o.build_id, o.info_age"
+const ObjectColumns = "o.id, o.name_fold, " + record.CodeIDColumn + ", " + record.DebugIDColumn + ", " + record.BuildIDColumn + ", o.info_age"
 
 // ScanObject reads ObjectColumns, and the columns after them into more.
 func ScanObject(scan engine.Scan, more ...any) (o Object, err error) {

@@ -69,7 +69,7 @@ func ShowTx(ctx context.Context, db *engine.Database, number int64) (t Transacti
 // FileColumns are the columns that scanStored reads after objectColumns, of file
 // f and transaction t.
 const FileColumns = `f.tx_id, CASE WHEN f.tx_id < 0 THEN f.mtime ELSE t.time END, CASE WHEN f.tx_id < 0 THEN f.own_mtime ELSE f.mtime END,
- f.path, f.archive, coalesce(t.source, ''), ` + onlyTry
+ ` + PathColumn + `, f.archive, coalesce(t.source, ''), ` + onlyTry
 
 // ClassTry is the class of transactions of try builds: their objects are answers only if
 // no other transaction has one.
@@ -101,8 +101,8 @@ const (
 
 // ObjectColumns are the columns that ScanObject reads, of object o and content
 // c.
-const ObjectColumns = `o.id, o.content_id, o.kind, o.role, o.name, o.code_name, o.code_id, o.debug_id, o.info_age, o.build_id,
- o.of_kind, o.flags, o.version, o.hash, o.arch, o.features, o.debug_size, c.sha256, c.size`
+var ObjectColumns = `o.id, o.content_id, o.kind, o.role, ` + NameColumn + `, o.code_name, ` + CodeIDColumn + `, ` + DebugIDColumn + `, o.info_age, ` + BuildIDColumn + `,
+ o.of_kind, o.flags, o.version, o.hash, ` + ArchColumn + `, ` + FeaturesColumn + `, o.debug_size, c.sha256, c.size`
 
 // ScanObject reads objectColumns into s, and the columns after them into more.
 func ScanObject(scan engine.Scan, s *Stored, more ...any) error {

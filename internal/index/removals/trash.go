@@ -46,7 +46,7 @@ type Removal struct {
 }
 
 // FileColumnsOfTx are the columns that a file of a transaction has in the trash too.
-const FileColumnsOfTx = "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime"
+const FileColumnsOfTx = "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime, dir"
 
 // Remove removes a live transaction, into the trash if r.Until is set, and returns
 // it. If a hold protects it, the error is an *ErrHeld; if there is no such
@@ -127,9 +127,9 @@ func toTrash(w *engine.Write, number int64, until time.Time) error {
 // its product. The sum in the query is explained at contents.TrashEnd.
 func tombstones(w *engine.Write, number int64) error {
 	if _, err := w.Exec(`INSERT INTO removed_file (tx_id, no, name, folded, kind, id, size, sha256)
-		SELECT f.tx_id, f.seq, o.name, o.name_fold, o.kind,
-		  CASE WHEN o.build_id <> '' THEN o.build_id WHEN o.kind IN ($2, $3)
-			OR o.debug_id = '' THEN o.code_id ELSE o.debug_id END, c.size, c.sha256
+		SELECT f.tx_id, f.seq, `+record.NameColumn+`, o.name_fold, o.kind,
+		  CASE WHEN o.build_id <> '' THEN `+record.BuildIDColumn+` WHEN o.kind IN ($2, $3)
+			OR o.debug_id = '' THEN `+record.CodeIDColumn+` ELSE `+record.DebugIDColumn+` END, c.size, c.sha256
 		FROM tx_file f JOIN tx t ON t.id = f.tx_id JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
 		WHERE f.tx_id = $1 AND (SELECT 1 FROM tx_file g JOIN tx u ON u.id = g.tx_id + 0
 		WHERE g.object_id = f.object_id AND u.product_id = t.product_id AND (u.id <> t.id OR g.seq < f.seq) LIMIT 1) IS NULL`,
@@ -146,8 +146,8 @@ func tombstones(w *engine.Write, number int64) error {
 		return err
 	}
 	// A file may have another name than its object: people know that name too.
-	if err := w.Each("SELECT r.no, r.folded, f.path FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no "+
-		"WHERE r.tx_id = $1", []any{number}, func(scan engine.Scan) error {
+	if err := w.Each("SELECT r.no, r.folded, "+record.PathColumn+" FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no "+
+		"JOIN object o ON o.id = f.object_id WHERE r.tx_id = $1", []any{number}, func(scan engine.Scan) error {
 		var no int64
 		var name, path string
 		if err := scan(&no, &name, &path); err != nil {
@@ -342,8 +342,10 @@ func giveUp(w *engine.Write, number int64, now time.Time) (refs []blob.Ref, err 
 			return nil, err
 		}
 	}
-	_, err = w.Exec("DELETE FROM trash_file WHERE tx_id = $1", number)
-	return refs, err
+	if _, err = w.Exec("DELETE FROM trash_file WHERE tx_id = $1", number); err != nil {
+		return nil, err
+	}
+	return refs, contents.DropDirs(w, number)
 }
 
 // Empty gives up the transactions whose trash ends until a time, and returns their

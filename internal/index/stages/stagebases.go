@@ -15,8 +15,8 @@ type NamedContent struct {
 
 // namesakes looks at the newest objects of a name only: a name may have thousands of builds,
 // also of other products.
-const namesakes = `SELECT c.sha256, c.size, f.path
-	FROM (SELECT id, content_id FROM object WHERE name_fold = $1 ORDER BY id DESC LIMIT 256) AS o
+const namesakes = `SELECT c.sha256, c.size, ` + record.PathColumn + `
+	FROM (SELECT id, content_id, name, name_fold FROM object WHERE name_fold = $1 ORDER BY id DESC LIMIT 256) AS o
 	JOIN seen s ON s.object_id = o.id AND s.product_id = (SELECT id FROM product WHERE name = $2) AND s.tx_id > 0
 	JOIN content c ON c.id = o.content_id
 	JOIN tx_file f ON f.object_id = o.id AND f.tx_id = s.tx_id

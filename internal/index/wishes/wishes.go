@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -131,6 +132,11 @@ func (ws Wishes) Match(ctx context.Context, build int64, also func(w *engine.Wri
 			build, ws.db.Now().UnixMilli()); err != nil {
 			return err
 		}
+		packed, err := ws.matchPacked(w, build)
+		if err != nil {
+			return err
+		}
+		arrived += packed
 		ended, err := w.Exec(`DELETE FROM wish WHERE EXISTS
 			(SELECT 1 FROM arrival a WHERE a.tx_id = $1 AND a.id = wish.id AND a.name = wish.name)`, build)
 		if err != nil {
@@ -147,6 +153,43 @@ func (ws Wishes) Match(ctx context.Context, build int64, also func(w *engine.Wri
 		return record.LimitRows(w, "arrival", arrived, Most, oldestArrivals)
 	})
 	return arrived, err
+}
+
+var packedArrivals = engine.Over("id text, name text, role number", `INSERT INTO arrival (id, name, tx_id, at)
+	SELECT DISTINCT w.id, w.name, CAST($2 AS bigint), CAST($3 AS bigint)
+	FROM {k} JOIN wish w ON w.id = k.id AND (w.name = '' OR w.name = k.name) AND (w.role & k.role) <> 0
+	WHERE NOT EXISTS (SELECT 1 FROM arrival a WHERE a.tx_id = $2 AND a.id = w.id AND a.name = w.name)`)
+
+// matchPacked records the wishes that packed keys of the files of a build fulfil, and returns the number of arrivals.
+func (ws Wishes) matchPacked(w *engine.Write, build int64) (arrived int64, err error) {
+	if some, err := oldkeys.AnyPacked(w); err != nil || !some {
+		return 0, err
+	}
+	var objects []oldkeys.Object
+	if err := w.Each("SELECT DISTINCT "+oldkeys.ObjectColumns+` FROM tx_file f JOIN object o ON o.id = f.object_id
+		WHERE f.tx_id = $1 AND o.id <= (SELECT last_object FROM old_keys)`, []any{build}, func(scan engine.Scan) error {
+		o, err := oldkeys.ScanObject(scan)
+		objects = append(objects, o)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	for some := range slices.Chunk(objects, engine.PageRows) {
+		keys, err := oldkeys.Held(w, some)
+		if err != nil {
+			return 0, err
+		}
+		rows := make([][]any, len(keys))
+		for i, k := range keys {
+			rows[i] = []any{k.ID, k.Name, k.Role}
+		}
+		n, err := w.ExecOver(packedArrivals, rows, build, ws.db.Now().UnixMilli())
+		if err != nil {
+			return 0, err
+		}
+		arrived += n
+	}
+	return arrived, nil
 }
 
 // After returns the arrivals after a number, oldest first, at most limit: those of builds that are
