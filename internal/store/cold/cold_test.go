@@ -145,6 +145,28 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestScattered: a block whose bytes come from more blocks of a key than a Reader keeps.
+func TestScattered(t *testing.T) {
+	base := program(1, 24<<20)
+	var b []byte
+	for i := range 60 {
+		b = append(b, base[i*400_000:][:17_000]...)
+	}
+	key := open(t, encoded(t, base, nil), nil)
+	file := encoded(t, b, base)
+	c, err := Open(bytes.NewReader(file), int64(len(file)), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got := restored(t, c); !bytes.Equal(got, b) {
+		t.Error("other bytes are restored")
+	}
+	if e, _, err := c.entry(0); err != nil || key.fits(e.extents) {
+		t.Errorf("the ranges %v are in few blocks of the key: nothing was tried (%v)", e.extents, err)
+	}
+}
+
 // TestMovedTable: a table whose entries all changed, and into which entries were put at
 // two places, costs what the new ones take: no run of bytes is equal in both builds, so
 // that only bytes nearby can show what belongs together.

@@ -58,12 +58,11 @@ const (
 	limitCost = 3
 	// A step takes time each time the block is read. It must make leastGain bytes more equal, another
 	// one moreGain, and partGain in each part that it names. One is looked for if worthBad bytes
-	// differ, in parts where worthPart do.
+	// differ, in parts where partGain do.
 	leastGain = 24
 	moreGain  = 1024
-	partGain  = 4
+	partGain  = 32
 	worthBad  = 256
-	worthPart = 8
 )
 
 // learn finds the moves of block b, which is at place in its content and takes segments of
@@ -105,15 +104,6 @@ func (l *learner) learn(b []byte, place int64, x *index, segments []segment, mov
 			break
 		}
 		bad -= gain
-		if k := &l.moves.steps[l.moves.n-1]; zz {
-			np := 0
-			for i := range l.bad {
-				if k.parts.has(i) {
-					np++
-				}
-			}
-			zzPrint("block", place>>20, "kind", k.kind, "gain", gain, "left", bad, "limits", len(k.limits), "parts", np, "votes", len(l.votes))
-		}
 	}
 	l.b, l.x, l.segments = nil, nil, nil
 }
@@ -151,14 +141,14 @@ func (l *learner) choose(least int) (kind, phase uint8) {
 	l.want, l.some = parts{}, parts{}
 	n := 0
 	for _, k := range l.bad {
-		if k >= worthPart {
+		if k >= partGain {
 			n++
 		}
 	}
 	l.share = min(max(n/enoughs, 1), samples)
 	n = 0
 	for i, k := range l.bad {
-		if k >= worthPart {
+		if k >= partGain {
 			l.want.add(i)
 			if n%l.share == 0 {
 				l.some.add(i)
