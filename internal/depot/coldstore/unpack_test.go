@@ -14,20 +14,36 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/home/hometest"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/cold"
+	"github.com/symdepot/symdepot/internal/store/zstdseq"
 )
 
-// packed is a file with a stream of zlib, as Go's linker writes it.
-func packed(t *testing.T, plain []byte) []byte {
+// packed is a file with a stream that a form makes of plain.
+func packed(t *testing.T, plain []byte, form func(t *testing.T, b *bytes.Buffer, plain []byte)) []byte {
 	t.Helper()
 	b := bytes.NewBuffer(hometest.Sym("app", len(plain), 100_000))
+	form(t, b, plain)
+	b.WriteString("\nFUNC 1 1 0 end\n")
+	return b.Bytes()
+}
+
+// inZlib writes a stream of zlib, as Go's linker does.
+func inZlib(t *testing.T, b *bytes.Buffer, plain []byte) {
+	t.Helper()
 	w, err := zlib.NewWriterLevel(b, zlib.BestSpeed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Write(plain)
 	w.Close()
-	b.WriteString("\nFUNC 1 1 0 end\n")
-	return b.Bytes()
+}
+
+// inZstd writes a frame of zstd, as libzstd does at level 3: size in four bytes, a single segment.
+func inZstd(t *testing.T, b *bytes.Buffer, plain []byte) {
+	t.Helper()
+	recipe := []byte{0xa0, 2, 18, 16, 16, 1, 4, 0}
+	if _, err := io.Copy(b, zstdseq.NewPacker(bytes.NewReader(plain), int64(len(plain)), recipe)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // letters is text that a stream of zlib makes shorter.
@@ -43,14 +59,20 @@ func letters(n int) []byte {
 // predictor gives another stream as long, the content is stored with its streams as they are,
 // and is read back with the bytes that it had; as a key and as a delta.
 func TestPredictorBroken(t *testing.T) {
+	for name, form := range map[string]func(*testing.T, *bytes.Buffer, []byte){"zlib": inZlib, "zstd": inZstd} {
+		t.Run(name, func(t *testing.T) { predictorBroken(t, form) })
+	}
+}
+
+func predictorBroken(t *testing.T, form func(*testing.T, *bytes.Buffer, []byte)) {
 	h := hometest.Open(t, t.TempDir())
-	older, plain := packed(t, letters(200_000)), letters(200_001)
-	newer := packed(t, plain)
+	older, plain := packed(t, letters(200_000), form), letters(200_001)
+	newer := packed(t, plain, form)
 	var broken []byte // as long as newer, and another
 	for i := 0; len(broken) != len(newer) || bytes.Equal(broken, newer); i++ {
 		other := bytes.Clone(plain)
 		other[1000+i], other[1001+i] = other[1001+i], other[1000+i]
-		broken = packed(t, other)
+		broken = packed(t, other, form)
 	}
 	h.Add(t, "app", "1", older)
 	h.Add(t, "app", "2", newer)

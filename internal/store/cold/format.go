@@ -19,7 +19,7 @@ import (
 
 // Version is the newest version of the format that this package reads, and that of the deltas that it
 // writes. Keys have the oldest version that has what they need: 1 without unpacked streams, 3 with
-// folders of cabinets or with recipes that are newer than version 2.
+// folders of cabinets, frames of zstd or with recipes that are newer than version 2.
 const Version = 3
 
 // Form says what a cold file is.
@@ -105,7 +105,8 @@ type Header struct {
 	more      int64   // bytes of the head that version 2 and later ones add
 }
 
-// Streams is the number of deflate streams and folders of cabinets of the content that are stored unpacked.
+// Streams is the number of deflate streams, folders of cabinets and frames of zstd of the content that are
+// stored unpacked.
 func (h Header) Streams() int {
 	if h.own == nil {
 		return 0
@@ -113,7 +114,7 @@ func (h Header) Streams() int {
 	return len(h.own.streams)
 }
 
-// UnpackedSize is the length of what is stored in blocks: the content with its deflate
+// UnpackedSize is the length of what is stored in blocks: the content with its
 // streams unpacked, and their recipes.
 func (h Header) UnpackedSize() int64 {
 	if h.own == nil {
@@ -122,7 +123,7 @@ func (h Header) UnpackedSize() int64 {
 	return h.own.stored()
 }
 
-// unpackedBase is the length of the base with its deflate streams unpacked.
+// unpackedBase is the length of the base with its streams unpacked.
 func (h Header) unpackedBase() int64 {
 	if h.base == nil {
 		return h.BaseSize

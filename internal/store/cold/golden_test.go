@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // TestStoredFiles: cold files that were written once stay readable. key.c1 and delta.c1 have
@@ -76,6 +78,24 @@ func TestStoredFolders(t *testing.T) {
 	c := open(t, file, nil)
 	if n := c.Header().Streams(); n != 9 {
 		t.Errorf("%d streams, want 9", n)
+	}
+	if b := restored(t, c); sha256.Sum256(b) != c.Header().Sum {
+		t.Error("the content has another hash")
+	}
+}
+
+// TestStoredFrames: frames of zstd that were unpacked once can be made again for ever. The content of frames.c1
+// are frames of libzstd 1.5.4 and 1.5.7, of its levels 1 to 12, for contents of four lengths. The file is a
+// delta, and is never written again.
+func TestStoredFrames(t *testing.T) {
+	var base []byte
+	for _, name := range []string{"pdb/hello-x64.pdb", "pdb/hello-arm64.pdb", "pdb/hello-x86.pdb", "minidump/windows_full.dmp",
+		"minidump/macos_threads.dmp"} {
+		base = append(base, symtest.Testdata(t, name)...)
+	}
+	c := open(t, symtest.Testdata(t, "cold/frames.c1"), base)
+	if n := c.Header().Streams(); n != 70 {
+		t.Errorf("%d streams, want 70", n)
 	}
 	if b := restored(t, c); sha256.Sum256(b) != c.Header().Sum {
 		t.Error("the content has another hash")

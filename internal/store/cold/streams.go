@@ -103,6 +103,9 @@ const (
 	headSize = 512
 )
 
+// begins has the first bytes of what begins a stream: of zlib, gzip, zip archives, cabinets, zstd.
+var begins = [256]bool{0x78: true, 0x1f: true, 'P': true, 'M': true, 0x28: true}
+
 // search looks at each byte that is in no stream.
 func (f *finder) search() error {
 	for at := int64(0); at < f.src.Size; {
@@ -113,7 +116,7 @@ func (f *finder) search() error {
 		n := min(searchSize, len(b))
 		next := at + int64(n)
 		for i := 0; i < n; i++ {
-			if b[i] != 0x78 && b[i] != 0x1f && b[i] != 'P' && b[i] != 'M' && b[i] != zstdseq.Magic[0] {
+			if !begins[b[i]] {
 				continue
 			}
 			end, err := f.look(b[i:], at+int64(i))
@@ -138,14 +141,17 @@ func (f *finder) search() error {
 // look looks for streams whose heads are at the begin of b, at a place of the content, and returns
 // where they end; 0 if there are none.
 func (f *finder) look(b []byte, at int64) (end int64, err error) {
+	if b[0] == zstdseq.Magic[0] {
+		if bytes.HasPrefix(b, []byte(zstdseq.Magic)) {
+			return f.frame(at)
+		}
+		return 0, nil
+	}
 	if head := streamHead(b); head > 0 {
 		return f.try(at + int64(head))
 	}
 	if isCabinet(b) {
 		return f.cabinet(at)
-	}
-	if bytes.HasPrefix(b, []byte(zstdseq.Magic)) {
-		return f.frame(at)
 	}
 	return 0, nil
 }
