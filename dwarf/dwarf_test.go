@@ -390,3 +390,27 @@ type failing struct{ err error }
 
 func (f failing) ReadAt([]byte, int64) (int, error) { return 0, f.err }
 func (f failing) Size() int64                       { return 100 }
+
+// TestMarks: of many units, those are marked whose numbers are multiples of a step.
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, singleMarks, singleMarks + 1, 5000, 20 * singleMarks, 50 * singleMarks} {
+		im := &image{step: 1}
+		for i := range n {
+			if i%im.step == 0 {
+				im.mark(uint64(100 * i))
+			}
+		}
+		if n <= singleMarks && im.step != 1 || im.step > unitsPerMark || im.step < unitsPerMark && len(im.marks) > singleMarks {
+			t.Errorf("%d units have %d marks, every %d", n, len(im.marks), im.step)
+		}
+		if want := (n + im.step - 1) / im.step; len(im.marks) != want {
+			t.Errorf("%d units have %d marks, want %d", n, len(im.marks), want)
+		}
+		for i, off := range im.marks {
+			if off != uint64(100*i*im.step) {
+				t.Fatalf("%d units: mark %d is at %d, want %d", n, i, off, 100*i*im.step)
+			}
+		}
+	}
+}

@@ -640,3 +640,35 @@ func TestShownOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestTakenWarnings: warnings that are given back come in their place, and count as if they had been
+// added there.
+func TestTakenWarnings(t *testing.T) {
+	t.Parallel()
+	for _, sizes := range [][3]int{{1, 2, 3}, {60, 30, 40}, {0, 120, 5}, {150, 1, 150}} {
+		ordered, moved := NewBuilder(Module{}, Limits{}), NewBuilder(Module{}, Limits{})
+		add := func(b *Builder, part int) {
+			for i := range sizes[part] {
+				b.Warn("part %d, warning %d", part, i)
+			}
+		}
+		for part := range sizes {
+			add(ordered, part)
+		}
+		add(moved, 0)
+		first := moved.TakeWarnings()
+		add(moved, 2)
+		last := moved.TakeWarnings()
+		moved.GiveWarnings(first)
+		add(moved, 1)
+		moved.GiveWarnings(last)
+		want, err := ordered.Table(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := moved.Table(t.Context())
+		if err != nil || !slices.Equal(got.Warnings(), want.Warnings()) {
+			t.Errorf("%v: %q, error %v; want %q", sizes, got.Warnings(), err, want.Warnings())
+		}
+	}
+}

@@ -54,6 +54,17 @@ func open(t testing.TB, b []byte) *File {
 	return f
 }
 
+// held opens a file that is in memory.
+func held(t testing.TB, b []byte) *File {
+	t.Helper()
+	f := open(t, b)
+	f.loads.Store(wholeAfter - 1)
+	if f.readWhole(); f.whole.Load() == nil {
+		t.Fatal("the file is not in memory")
+	}
+	return f
+}
+
 // sym returns tables as text.
 func sym(t testing.TB, tab *functab.Table) string {
 	t.Helper()
@@ -102,12 +113,18 @@ func TestBytes(t *testing.T) {
 		t.Errorf("UUID %x, %d functions, base %#x; want 010203, 1, 0", f.UUID(), f.Len(), f.Base())
 	}
 	checkLookups(t, tab, f, 0x1130, 0x1180)
+	checkLookups(t, tab, held(t, out), 0x1130, 0x1180)
 }
 
 // checkLookups compares the answers of a table and of the file made from it.
 func checkLookups(t *testing.T, tab *functab.Table, f *File, from, to uint64) {
 	t.Helper()
+	var all []uint64
 	for at := from; at < to; at++ {
+		all = append(all, at)
+	}
+	each, _ := f.LookupEach(all, nil, make([]functab.Line, 0, 3))
+	for i, at := range all {
 		want, found := tab.Lookup(at)
 		got, ok, err := f.Lookup(at)
 		if err != nil || ok != found || found && !cmp.Equal(got, want) {
@@ -119,6 +136,9 @@ func checkLookups(t *testing.T, tab *functab.Table, f *File, from, to uint64) {
 		got, ok, err = f.LookupShown(at, make([]functab.Line, 1))
 		if err != nil || ok != found || found && !cmp.Equal(got, want) {
 			t.Fatalf("LookupShown(%#x): %+v, %v, error %v; want %+v, %v", at, got, ok, err, want, found)
+		}
+		if e := each[i]; e.Err != nil || e.OK != found || found && !cmp.Equal(e.Answer, want) {
+			t.Fatalf("LookupEach of %#x: %+v; want %+v, %v", at, e, want, found)
 		}
 	}
 }
@@ -158,6 +178,7 @@ func TestEverything(t *testing.T) {
 	}
 	for _, from := range []uint64{0xff0, 0x1fe0, 0x2fe0, 0x8ff0, 0xafe0, 0xbff0, 0xcff0, 0xdff0} {
 		checkLookups(t, tab, f, from, from+0x80)
+		checkLookups(t, tab, held(t, out), from, from+0x80)
 	}
 	m.Base = 0
 	again := reread(t, out, m)
@@ -186,8 +207,12 @@ func TestWideAddresses(t *testing.T) {
 	f := open(t, written(t, tab))
 	checkLookups(t, tab, f, 0, 32)
 	checkLookups(t, tab, f, 1<<40-9, 1<<40+20)
+	f = held(t, written(t, tab))
+	checkLookups(t, tab, f, 0, 32)
+	checkLookups(t, tab, f, 1<<40-9, 1<<40+20)
 	empty := table(t, functab.NewBuilder(functab.Module{OS: "Linux", Arch: "x", Name: "k"}, functab.Limits{}))
 	checkLookups(t, empty, open(t, written(t, empty)), 0, 3)
+	checkLookups(t, empty, held(t, written(t, empty)), 0, 3)
 }
 
 // TestCache checks that the memory for decoded functions stays within its limit.
@@ -415,10 +440,11 @@ func TestLLVMReadsOurs(t *testing.T) {
 			gsym := filepath.Join(dir, filepath.Base(name)+".gsym")
 			must(t, os.WriteFile(gsym, out, 0o666))
 			checkLLVM(t, gsym)
-			f := open(t, out)
+			f := held(t, out)
 			for fn := range tab.Functions() {
 				checkLookups(t, tab, f, fn.Start, fn.Start+min(uint64(fn.Size), 40))
 			}
+			f = open(t, out)
 			for s := range tab.Symbols() {
 				checkLookups(t, tab, f, s.Address-1, s.Address+2)
 			}
@@ -455,9 +481,10 @@ func TestPDB(t *testing.T) {
 			gsym := filepath.Join(dir, filepath.Base(name)+".gsym")
 			must(t, os.WriteFile(gsym, out, 0o666))
 			checkLLVM(t, gsym)
-			f := open(t, out)
-			for fn := range tab.Functions() {
-				checkLookups(t, tab, f, fn.Start, fn.Start+min(uint64(fn.Size), 20))
+			for _, f := range []*File{open(t, out), held(t, out)} {
+				for fn := range tab.Functions() {
+					checkLookups(t, tab, f, fn.Start, fn.Start+min(uint64(fn.Size), 20))
+				}
 			}
 			c := tab.Counts()
 			t.Logf("%d functions, %d rows, %d inlined calls, %d symbols: %d bytes, tables %d, PDB %d",
@@ -524,6 +551,7 @@ int main(int c, char **v) {
 // FuzzWrite writes and reads tables of any content.
 func FuzzWrite(f *testing.F) {
 	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz0123456789"))
+	f.Add([]byte("100007010001a0")) // a function with lines, and one without
 	f.Add(bytes.Repeat([]byte{1, 20, 40, 0, 3, 4, 1, 9, 7, 2, 2, 1, 0, 1, 3, 3, 9, 9, 1, 30}, 20))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 2000 {
@@ -560,6 +588,7 @@ func FuzzWrite(f *testing.F) {
 		tab := table(t, b)
 		out := written(t, tab)
 		checkLookups(t, tab, open(t, out), 0, 330)
+		checkLookups(t, tab, held(t, out), 0, 330)
 		if d := cmp.Diff(sym(t, tab), sym(t, reread(t, out, m))); d != "" {
 			t.Fatalf("the tables changed:\n%s", d)
 		}

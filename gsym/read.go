@@ -29,7 +29,7 @@ const (
 	checkEvery  = 32   // rows between two places where decoding of lines can start
 	askedAtOnce = 4096 // functions that are remembered as asked for
 
-	// Memory for decoded functions, as much for texts, and as much for answers: a part of
+	// Memory for decoded functions, as much for texts, and as much for paths: a part of
 	// the size of the file, within bounds.
 	cachePart = 16
 	minCache  = 8 << 20
@@ -103,7 +103,7 @@ func (w *whole) part(at int64) (b []byte, ok bool) {
 }
 
 // NewFile reads the header and the tables of the GSYM file in the first size bytes
-// of r. cacheBytes limits each of the memories for decoded functions, texts and answers; 0
+// of r. cacheBytes limits each of the memories for decoded functions, texts and paths; 0
 // means a sixteenth of the size, and at least 8 and at most 24 MiB. An error
 // wraps ErrFormat or is one of r.
 func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {

@@ -34,7 +34,7 @@ func (f *File) scan(s *site, i int, rva uint64, b []byte) (ok bool, err error) {
 	if len(b) < 8 {
 		return false, fmt.Errorf("%w: a record is cut off", ErrFormat)
 	}
-	s.entry, s.start, s.size = i, f.start(i), le.Uint32(b)
+	*s = site{entry: i, start: f.start(i), size: le.Uint32(b), calls: s.calls[:0]}
 	at := rva - s.start
 	if s.size > 0 && at >= uint64(s.size) {
 		return false, nil

@@ -83,3 +83,39 @@ func TestSourceError(t *testing.T) {
 		t.Error("a nil Reader has content")
 	}
 }
+
+// counted counts reads.
+type counted struct {
+	*bytes.Reader
+	reads int
+}
+
+func (c *counted) ReadAt(p []byte, off int64) (int, error) {
+	c.reads++
+	return c.Reader.ReadAt(p, off)
+}
+
+// TestPlaces: pages that are used by turns stay, although they have the same places; the one that was
+// not used for the longest time goes.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	const each, pages = 64, 2 * setSize
+	c := &counted{Reader: bytes.NewReader(make([]byte, 100*each))}
+	r := NewSize(c, pages, each)
+	for range 50 {
+		for k := range uint64(setSize) {
+			r.At(2*k*each, 1) // all in one set
+		}
+	}
+	if c.reads != setSize {
+		t.Errorf("%d reads of %d pages by turns, want one of each", c.reads, setSize)
+	}
+	r.At(0, 1)              // used again
+	r.At(2*setSize*each, 1) // takes the place of page 2
+	if r.At(0, 1); c.reads != setSize+1 {
+		t.Errorf("%d reads, want %d: the page used last stays", c.reads, setSize+1)
+	}
+	if r.At(2*each, 1); c.reads != setSize+2 {
+		t.Errorf("%d reads, want %d: the oldest page has gone", c.reads, setSize+2)
+	}
+}
