@@ -60,7 +60,7 @@ func (r remote) ask(ctx context.Context, x exchange) error {
 		if answered && !answer.transient() || isLocal(err) {
 			return err
 		}
-		again := answered || x.method == http.MethodGet
+		again := answered || x.method == http.MethodGet || x.reads
 		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 			again = true
 		}
@@ -116,6 +116,7 @@ type request struct {
 	query        url.Values
 	header       http.Header
 	body         []byte // nil: none
+	reads        bool   // as in exchange
 	// missing is what it means that the address is not found; nil: nothing but that.
 	missing error
 }
@@ -133,7 +134,7 @@ func order(ctx context.Context, a *API, q request) error {
 
 // exchange is the request on the wire.
 func (q request) exchange(into any) exchange {
-	x := exchange{method: q.method, base: q.path, header: q.header, into: into}
+	x := exchange{method: q.method, base: q.path, reads: q.reads, header: q.header, into: into}
 	if e := q.query.Encode(); e != "" {
 		x.base += "?" + e
 	}
@@ -150,13 +151,16 @@ func get[T any](ctx context.Context, a *API, path string, query url.Values) (T, 
 
 // send sends a value as JSON. missing is that of a request.
 func send[T any](ctx context.Context, a *API, method, path string, value any, missing error) (T, error) {
-	b, err := json.Marshal(value)
-	if err != nil {
-		var none T
-		return none, err
+	return sendAs[T](ctx, a, request{method: method, path: path, missing: missing}, value)
+}
+
+// sendAs sends a request with a value as JSON.
+func sendAs[T any](ctx context.Context, a *API, q request, value any) (answer T, err error) {
+	if q.body, err = json.Marshal(value); err != nil {
+		return answer, err
 	}
-	header := http.Header{"Content-Type": {"application/json"}}
-	return call[T](ctx, a, request{method: method, path: path, header: header, body: b, missing: missing})
+	q.header = http.Header{"Content-Type": {"application/json"}}
+	return call[T](ctx, a, q)
 }
 
 // pageRows is how many items a page of a list has.

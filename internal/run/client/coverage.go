@@ -12,7 +12,8 @@ import (
 
 // Coverage asks what the depot has of files that ship. The answer has an item for each of them.
 func (a *API) Coverage(ctx context.Context, q wire.CoverageAsk) ([]wire.Coverage, error) {
-	answer, err := send[wire.CoverageAnswer](ctx, a, http.MethodPost, wire.CoveragePath, q, ErrNoCoverage)
+	ask := request{method: http.MethodPost, path: wire.CoveragePath, reads: true, missing: ErrNoCoverage}
+	answer, err := sendAs[wire.CoverageAnswer](ctx, a, ask, q)
 	if err == nil && len(answer.Items) != len(q.Files) {
 		err = fmt.Errorf("the server answers for %d files, and was asked for %d", len(answer.Items), len(q.Files))
 	}

@@ -85,6 +85,7 @@ const maxPushAnswer = 64 << 20
 // exchange is one request of a push. Every one may be repeated.
 type exchange struct {
 	method, path string // below base
+	reads        bool   // it changes nothing, whatever the method is: it may be sent again
 	base         string // empty: wire.PushPath
 	header       http.Header
 	body         func() io.Reader // begins the body again; nil: none

@@ -37,6 +37,10 @@ const (
 	// maxResults is how many answers wait for their clients, and resultTime how long.
 	maxResults = 64 // of one client an eighth
 	resultTime = 5 * time.Minute
+	// maxResultBytes is the size of all answers that wait, as JSON. The oldest go first, those of the client whose
+	// answer is new as soon as it has clientResultBytes.
+	maxResultBytes    = 64 << 20
+	clientResultBytes = maxResultBytes / 4
 	// dumpTime is how long the walk of a dump may take, beside the time in which the files of
 	// modules are made.
 	dumpTime = 30 * time.Second
@@ -55,11 +59,13 @@ type minidumps struct {
 
 	mu      sync.Mutex
 	results map[string]*dumpResult // guarded by mu; those that clients may ask for, by request id
+	bytesOf map[string]int64       // guarded by mu; the sizes of the answers among them, by client
+	stored  int64                  // guarded by mu; the sum of these
 }
 
 func newMinidumps(s *symbolication) *minidumps {
 	return &minidumps{
-		symbolication: s, results: map[string]*dumpResult{},
+		symbolication: s, results: map[string]*dumpResult{}, bytesOf: map[string]int64{},
 		bytes: body.NewMemory(body.Limits{Total: maxDumps, Client: clientDumps, Slow: slowBody, Wait: s.cfg.Wait}),
 	}
 }
@@ -69,10 +75,18 @@ type dumpResult struct {
 	id     string
 	caller string        // who may ask for it
 	client string        // whose share of the kept results it counts for
+	began  time.Time
 	done   chan struct{} // closed when answer and err are set
 	answer any
 	err    error
+	size   int64 // of the answer if that waits for the client; guarded by minidumps.mu
 }
+
+// storedAnswer is an answer as JSON. It implements jsonAppender.
+type storedAnswer []byte
+
+// AppendJSON implements jsonAppender.
+func (a storedAnswer) AppendJSON(b []byte) ([]byte, error) { return append(b, a...), nil }
 
 // failedDump is the answer for a dump that cannot be read.
 type failedDump struct {
@@ -235,7 +249,7 @@ func callerOf(x *exchange) string {
 func (m *minidumps) begin(x *exchange, r *http.Request, d *sentDump, free func(), kept bool) (*dumpResult, error) {
 	var number [16]byte
 	_, _ = rand.Read(number[:]) // never fails
-	res := &dumpResult{id: hex.EncodeToString(number[:]), caller: callerOf(x), client: m.limitKey(r), done: make(chan struct{})}
+	res := &dumpResult{id: hex.EncodeToString(number[:]), caller: callerOf(x), client: m.limitKey(r), began: time.Now(), done: make(chan struct{})}
 	ctx := r.Context()
 	if kept {
 		ctx = context.WithoutCancel(ctx)
@@ -261,6 +275,9 @@ func (m *minidumps) begin(x *exchange, r *http.Request, d *sentDump, free func()
 		defer work.End()
 		if res.err = work.Enter(ctx, j.until); res.err == nil {
 			res.answer, res.err = m.walk(ctx, j, d, src, ask)
+		}
+		if kept && res.err == nil {
+			res.err = m.store(res)
 		}
 	}()
 	return res, nil
@@ -302,11 +319,61 @@ func (m *minidumps) keep(res *dumpResult) bool {
 	return true
 }
 
+// store turns an answer into JSON, which takes a known number of bytes while it waits for its client, and ends the keeping of
+// older ones that are too much.
+func (m *minidumps) store(res *dumpResult) error {
+	text, err := json.Marshal(res.answer)
+	if err != nil {
+		return err
+	}
+	if len(text) > maxResultBytes {
+		text, err = json.Marshal(failedDump{"failed", "the answer is too long to be kept for you; ask without timeout"})
+		if err != nil {
+			return err
+		}
+	}
+	res.answer = storedAnswer(text)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.results[res.id] != res {
+		return nil // its time is over
+	}
+	res.size = int64(len(text))
+	m.stored += res.size
+	m.bytesOf[res.client] += res.size
+	for m.bytesOf[res.client] > clientResultBytes || m.stored > maxResultBytes {
+		own := m.bytesOf[res.client] > clientResultBytes
+		var oldest *dumpResult
+		for _, o := range m.results {
+			if o != res && o.size > 0 && (!own || o.client == res.client) && (oldest == nil || o.began.Before(oldest.began)) {
+				oldest = o
+			}
+		}
+		if oldest == nil {
+			break // one answer is within the limit of all
+		}
+		m.drop(oldest)
+	}
+	return nil
+}
+
 // forget ends the keeping of a result.
 func (m *minidumps) forget(res *dumpResult) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.drop(res)
+}
+
+// drop is forget with mu locked.
+func (m *minidumps) drop(res *dumpResult) {
+	if m.results[res.id] != res {
+		return
+	}
 	delete(m.results, res.id)
+	m.stored -= res.size
+	if m.bytesOf[res.client] -= res.size; m.bytesOf[res.client] == 0 {
+		delete(m.bytesOf, res.client)
+	}
 }
 
 // poll answers GET /requests/ID.
@@ -320,7 +387,7 @@ func (m *minidumps) poll(x *exchange, r *http.Request, p *place, timeout time.Du
 	res := m.results[p.path[strings.LastIndexByte(p.path, '/')+1:]]
 	m.mu.Unlock()
 	if res == nil || res.caller != callerOf(x) {
-		m.refuse(x, http.StatusNotFound, "no such request: it has been answered, or it is too old")
+		m.refuse(x, http.StatusNotFound, "no such request: it has been answered, or it is too old, or too much waits")
 		return
 	}
 	m.answerDump(x, r, res, timeout)

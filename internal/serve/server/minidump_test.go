@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -153,8 +154,8 @@ func TestMinidumpRights(t *testing.T) {
 	}
 	f, m := found.Stacktraces[0].Frames, found.Modules[0]
 	if f[0].Function != "sum(Pair*)" || f[0].Trust != "context" || f[1].Function != "entry()" || f[1].Trust != "scan" || f[0].Lineno == 0 ||
-		m.DebugStatus != "found" || m.UnwindStatus != "found" || found.CrashReason != "EXCEPTION_ACCESS_VIOLATION / 0x140001004" {
-		t.Errorf("frames %+v, module %+v, reason %q; want sum and entry, both found", f, m, found.CrashReason)
+		m.DebugStatus != "found" || m.UnwindStatus != "missing" || found.CrashReason != "EXCEPTION_ACCESS_VIOLATION / 0x140001004" {
+		t.Errorf("frames %+v, module %+v, reason %q; want sum and entry, and no unwind rules", f, m, found.CrashReason)
 	}
 	hidden := send(g.theirs, dumpOf(code, ours))
 	none := send(g.theirs, dumpOf(otherCode, other))
@@ -266,4 +267,66 @@ func TestMinidumpPending(t *testing.T) {
 	if status, text := send("GET", "/requests/"+pending.RequestID, "", g.all); status != 404 {
 		t.Errorf("again: status %d, %s; want 404", status, text)
 	}
+}
+
+// TestStoredAnswers: the answers that wait for their clients take a limited number of bytes. The oldest go first, those of the client
+// that has too much before those of others.
+func TestStoredAnswers(t *testing.T) {
+	t.Parallel()
+	m := &minidumps{results: map[string]*dumpResult{}, bytesOf: map[string]int64{}}
+	began := time.Now()
+	n := 0
+	put := func(client string, bytes int) *dumpResult {
+		t.Helper()
+		n++
+		res := &dumpResult{id: fmt.Sprint(n), client: client, began: began.Add(time.Duration(n)), answer: strings.Repeat("x", bytes-2)} // and the quotes
+		m.results[res.id] = res
+		if err := m.store(res); err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	check := func(what string, stored int64, kept ...*dumpResult) {
+		t.Helper()
+		var sum int64
+		for _, n := range m.bytesOf {
+			sum += n
+		}
+		if m.stored != stored || sum != stored || len(m.results) != len(kept) {
+			t.Errorf("%s: %d bytes are stored, %d of the clients, in %d answers; want %d in %d", what, m.stored, sum, len(m.results), stored, len(kept))
+		}
+		for _, res := range kept {
+			if !m.kept(res) {
+				t.Errorf("%s: answer %s is gone", what, res.id)
+			}
+		}
+	}
+	const mib = 1 << 20
+	walking := &dumpResult{id: "walking", client: "a", began: began} // has no answer yet
+	m.results[walking.id] = walking
+	other := put("b", mib)
+	first, second := put("a", 10*mib), put("a", 6*mib)
+	check("within the share", 17*mib, walking, other, first, second)
+	third := put("a", mib)
+	check("more than the share", 8*mib, walking, other, second, third)
+	if text, err := third.answer.(storedAnswer).AppendJSON(nil); err != nil || len(text) != mib || text[0] != '"' {
+		t.Errorf("the answer has %d bytes, %v; want 1 MiB of JSON", len(text), err)
+	}
+	huge := put("a", 40*mib)
+	check("one that is larger than a share", 41*mib, walking, other, huge)
+	c, d := put("c", 14*mib), put("d", 9*mib)
+	check("all", 64*mib, walking, other, huge, c, d)
+	e := put("e", mib)
+	check("more than all", 64*mib, walking, huge, c, d, e)
+	if m.kept(other) {
+		t.Error("the oldest is kept")
+	}
+	if long := put("f", 65*mib); !strings.Contains(string(long.answer.(storedAnswer)), `"status":"failed"`) {
+		t.Errorf("an answer of 65 MiB is %.100s, want that it is too long", long.answer)
+	}
+	for _, res := range m.results {
+		m.forget(res)
+		m.forget(res)
+	}
+	check("all forgotten", 0)
 }
