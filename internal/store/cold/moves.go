@@ -45,19 +45,20 @@ func (p *parts) add(i int)      { p[uint(i)/64] |= 1 << (uint(i) % 64) }
 func (p *parts) append(b []byte) []byte {
 	at := len(b)
 	b = append(b, 0)
-	for i, end := 0, 0; i < maxParts; i = end {
-		from := i
-		for from < maxParts && !p.has(from) {
-			from++
+	end := 0 // of the last run
+	for i := range maxParts {
+		switch {
+		case !p.has(i):
+			continue
+		case i == 0 || !p.has(i-1): // a run begins
+			b = binary.AppendUvarint(b, uint64(i-end))
+			end = i
+			for end < maxParts && p.has(end) {
+				end++
+			}
+			b = binary.AppendUvarint(b, uint64(end-i))
+			b[at]++
 		}
-		if from == maxParts {
-			break
-		}
-		for end = from; end < maxParts && p.has(end); end++ {
-		}
-		b = binary.AppendUvarint(b, uint64(from-i))
-		b = binary.AppendUvarint(b, uint64(end-from))
-		b[at]++
 	}
 	return b
 }
