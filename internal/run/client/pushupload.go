@@ -215,10 +215,14 @@ func (u *uploads) piece(ctx context.Context, path string, c *source, off, n int6
 
 // send1 sends a piece of a content in one request.
 func (u *uploads) send1(ctx context.Context, path string, c *source, off, n int64, header http.Header) error {
-	plain := func() io.Reader { return io.NewSectionReader(c, off, n) }
-	body, size := plain, n
-	switch {
-	case c.recipe != nil:
+	plain, size := func() io.Reader { return io.NewSectionReader(c, off, n) }, n
+	body := func() io.Reader {
+		if f := c.reopen(off, n); f != nil {
+			return f
+		}
+		return plain()
+	}
+	if c.recipe != nil {
 		_, size = c.recipe.Open(c, off, n)
 		plain = func() io.Reader {
 			written, _ := c.recipe.Open(c, off, n)
@@ -226,18 +230,6 @@ func (u *uploads) send1(ctx context.Context, path string, c *source, off, n int6
 		}
 		body = plain
 		header.Set(wire.UploadBase, c.base)
-	default:
-		body = func() io.Reader {
-			f := c.Reopen()
-			if f == nil {
-				return plain()
-			}
-			if _, err := f.Seek(off, io.SeekStart); err != nil {
-				_ = f.Close() // only read
-				return plain()
-			}
-			return &fileRange{f, off + n}
-		}
 	}
 	header.Set("Content-Type", "application/octet-stream")
 	if c.encode {
@@ -276,6 +268,20 @@ func (u *uploads) send1(ctx context.Context, path string, c *source, off, n int6
 	u.r.mu.Unlock()
 	u.r.progress(n)
 	return nil
+}
+
+// reopen returns n bytes of the file on disk of which c is the content, so that the system can send
+// them. It is nil if there is no such file.
+func (c *source) reopen(off, n int64) *fileRange {
+	f := c.Reopen()
+	if f == nil {
+		return nil
+	}
+	if _, err := f.Seek(off, io.SeekStart); err != nil {
+		_ = f.Close() // only read
+		return nil
+	}
+	return &fileRange{f, off + n}
 }
 
 // fileRange reads a file from its position to an end. It is a syscall.Conn so that the kernel
