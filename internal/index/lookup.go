@@ -33,7 +33,7 @@ type keyQuery struct {
 }
 
 // noObject are the columns of a hit in a row that has no object.
-const noObject = "0, 0, 0, 0, '', '', '', '', 0, '', 0, 0, 0, '', '', '', 0, NULL, 0, 0, 0, NULL, '', '', '', 1 = 0, 0, '', '', ''"
+const noObject = "0, 0, 0, 0, '', '', '', '', 0, '', 0, 0, 0, '', '', '', 0, NULL, NULL, 0, 0, 0, NULL, '', '', '', 1 = 0, 0, '', '', ''"
 
 // hitOf are the tables of a hit: object o, its content, and its file in the newest transaction in the scope.
 func hitOf(where string) string {
@@ -75,7 +75,7 @@ func (q *keyQuery) rows(scope record.Scope, packed bool) (string, []any) {
 	where, args := scope.Where("s.product_id", args)
 	text := " FROM lookup l JOIN object o ON o.id = l.object_id" + hitOf(where) + " WHERE " + cond + " ORDER BY " + order +
 		" LIMIT " + strconv.Itoa(q.limit)
-	columns := "SELECT " + record.ObjectColumns + ", " + record.FileColumns + ", l.role" + signature
+	const columns = "SELECT " + record.ObjectColumns + ", " + record.FileColumns + ", l.role" + signature
 	if !packed {
 		text = columns + text
 	} else {

@@ -269,8 +269,12 @@ func (c *Commit) objectArgs(first int64, e record.Entry) []any {
 		as = record.Short
 	}
 	s := as(o, e.Arch, e.Features)
+	var ident any // not a nil slice
+	if s.Ident != nil {
+		ident = s.Ident
+	}
 	return []any{first, o.Name, o.Kind, symfile.Fold(o.Name), o.Role, o.CodeName, s.CodeID, s.DebugID, o.InfoAge, s.BuildID,
-		o.Of, record.ObjectFlags(o), o.Version, o.Hash, s.Arch, s.Features, e.DebugSize, s.Ident}
+		o.Of, record.ObjectFlags(o), o.Version, o.Hash, s.Arch, s.Features, e.DebugSize, ident}
 }
 
 // updateObject takes objectArgs with the id of the object first. Its name stays.

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
@@ -101,30 +99,24 @@ const (
 
 // ObjectColumns are the columns that ScanObject reads, of object o and content
 // c.
-var ObjectColumns = `o.id, o.content_id, o.kind, o.role, ` + NameColumn + `, o.code_name, ` + CodeIDColumn + `, ` + DebugIDColumn + `, o.info_age, ` + BuildIDColumn + `,
- o.of_kind, o.flags, o.version, o.hash, ` + ArchColumn + `, ` + FeaturesColumn + `, o.debug_size, c.sha256, c.size`
+const ObjectColumns = `o.id, o.content_id, o.kind, o.role, ` + NameColumn + `, o.code_name, o.code_id, o.debug_id, o.info_age, o.build_id,
+ o.of_kind, o.flags, o.version, o.hash, o.arch, o.features, o.debug_size, o.ident, c.sha256, c.size`
 
 // ScanObject reads objectColumns into s, and the columns after them into more.
 func ScanObject(scan engine.Scan, s *Stored, more ...any) error {
 	o := &s.Object
-	var debug, features, build string
+	var c Compact
 	var flags int
 	ref := []byte(nil)
-	dest := [20]any{&s.id, &s.contentID, &o.Kind, &o.Role, &o.Name, &o.CodeName, &o.CodeID, &debug, &o.InfoAge, &build,
-		&o.Of, &flags, &o.Version, &o.Hash, &s.Arch, &features, &s.DebugSize, &ref, &s.Size}
-	if err := scan(append(dest[:19:19], more...)...); err != nil {
+	dest := [21]any{&s.id, &s.contentID, &o.Kind, &o.Role, &o.Name, &o.CodeName, &c.CodeID, &c.DebugID, &o.InfoAge, &c.BuildID,
+		&o.Of, &flags, &o.Version, &o.Hash, &c.Arch, &c.Features, &s.DebugSize, &c.Ident, &ref, &s.Size}
+	if err := scan(append(dest[:20:20], more...)...); err != nil {
 		return err
 	}
-	if debug != "" {
-		id, err := debugid.ParseBreakpad(debug)
-		if err != nil {
-			return err
-		}
-		o.DebugID = id
+	if err := c.expand(s); err != nil {
+		return err
 	}
-	o.BuildID = debugid.BuildID(build)
 	o.NoDBI, o.DebugCompanion, o.Main = flags&flagNoDBI != 0, flags&flagCompanion != 0, flags&flagMain != 0
-	s.Features = strings.Fields(features)
 	return ScanRef(ref, &s.Ref)
 }
 
