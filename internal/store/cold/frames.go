@@ -20,7 +20,11 @@ func (f *finder) frame(at int64) (end int64, err error) {
 	}
 	size, n, err := f.frames.Measure(f.ctx, f.src, at, f.src.Size)
 	if err != nil {
+		f.failures++
 		return 0, f.passed(err)
+	}
+	if size < zstdseq.MinStream {
+		return at + n, nil
 	}
 	s := deflate.Stream{At: at, Len: n, Size: size, Kind: zstdFrame}
 	ok, err := f.frames.Probe(f.ctx, f.src, at, size, n)

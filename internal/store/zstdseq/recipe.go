@@ -114,7 +114,11 @@ type analysis struct {
 	exact  uint64 // blocks since the last correction
 	wrong  int    // sequences of the block
 	seqs   []byte // corrections of them
+	brief  bool   // whether long corrections end the work
 }
+
+// errLong ends the work where the corrections of a block are long.
+var errLong = errors.New("the corrections of a block are long")
 
 func (a *analysis) begin(h head, s setting, size int64) bool {
 	a.recipe = append(a.recipe[:0], h.descriptor)
@@ -135,7 +139,11 @@ func (a *analysis) add(ctx context.Context, b *block, d *decoder) error {
 		flags |= otherSize
 	}
 	a.finder.begin(&d.text, b.size, a.repeats)
-	if err := a.sequences(ctx, b); err != nil {
+	most := 1 << 30
+	if a.brief {
+		most = 2 * usable(int64(len(d.packed)))
+	}
+	if err := a.sequences(ctx, b, most); err != nil {
 		return err
 	}
 	if a.wrong > 0 {
@@ -178,8 +186,9 @@ func (g *block) compare(b *block) (flags int) {
 	return flags
 }
 
-// sequences takes the sequences of a block; those of a block that is not compressed are as predicted.
-func (a *analysis) sequences(ctx context.Context, b *block) error {
+// sequences takes the sequences of a block; those of a block that is not compressed are as predicted. Their
+// corrections have most bytes.
+func (a *analysis) sequences(ctx context.Context, b *block, most int) error {
 	a.seqs, a.wrong = a.seqs[:0], 0
 	if b.kind != compressedBlock {
 		b.sequences = b.sequences[:0]
@@ -204,7 +213,9 @@ func (a *analysis) sequences(ctx context.Context, b *block) error {
 			a.seqs = binary.AppendUvarint(a.seqs, uint64(i-last))
 			a.seqs = s.append(a.seqs)
 			a.wrong++
-			last = i + 1
+			if last = i + 1; len(a.seqs) > most {
+				return errLong
+			}
 		}
 		a.finder.take(s)
 	}

@@ -3,7 +3,9 @@ package zstdseq
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"math"
 	"math/bits"
 )
 
@@ -107,7 +109,7 @@ func (a *Analyzer) Measure(ctx context.Context, r io.ReaderAt, at, end int64) (s
 			n += checkSize
 		}
 	}
-	if size < MinStream || size > maxRatio*n+sampleBytes || at+n > end {
+	if size > maxRatio*n+sampleBytes || at+n > end {
 		return 0, 0, ErrRefused
 	}
 	return size, n, nil
@@ -153,12 +155,15 @@ func (a *Analyzer) try(ctx context.Context, r io.ReaderAt, at, size, n int64, s 
 	if !a.analysis.begin(d.head, s, size) {
 		return 0, 0, ErrRefused
 	}
+	a.analysis.brief = true
 	from := d.at
 	for !d.over && d.text.end() < sampleBytes {
 		if err := d.next(&a.block); err != nil {
 			return 0, 0, err
 		}
-		if err := a.analysis.add(ctx, &a.block, d); err != nil {
+		if err := a.analysis.add(ctx, &a.block, d); errors.Is(err, errLong) {
+			return math.MaxInt, d.at - from, nil
+		} else if err != nil {
 			return 0, 0, err
 		}
 	}
@@ -178,11 +183,14 @@ func (a *Analyzer) Analyze(ctx context.Context, r io.ReaderAt, at, size, n int64
 	if !x.begin(d.head, a.last, size) {
 		return nil, ErrRefused
 	}
+	x.brief = true
 	for !d.over {
 		if err := d.next(&a.block); err != nil {
 			return nil, err
 		}
-		if err := x.add(ctx, &a.block, d); err != nil {
+		if err := x.add(ctx, &a.block, d); errors.Is(err, errLong) {
+			return nil, ErrRefused
+		} else if err != nil {
 			return nil, err
 		}
 		if len(x.recipe) > 4096+usable(d.at-at) {
