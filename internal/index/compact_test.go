@@ -290,8 +290,8 @@ func testCompactRow(t *testing.T) {
 		want string
 	}{{1, ",libmodule2.so,=,<,=,A,D,20"}, {0, "/,module1.pdb,,1,,A,D,16"}} {
 		var got string
-		if err := db.base.Points.Row(t.Context(), `SELECT name || ',' || name_fold || ',' || code_id || ',' || debug_id || ',' || build_id || ',' ||
-			arch || ',' || features || ',' || length(ident) FROM object WHERE id = $1`, []any{1 + x.odd}, &got); err != nil || got != x.want {
+		if err := db.base.Points.Row(t.Context(), `SELECT name || ',' || name_fold || ',' || code_id || ',' || debug_id || ',' ||
+			build_id || ',' || arch || ',' || features || ',' || length(ident) FROM object WHERE id = $1`, []any{1 + x.odd}, &got); err != nil || got != x.want {
 			t.Errorf("object %d is the row %q, error %v; want %q", 1+x.odd, got, err, x.want)
 		}
 	}
