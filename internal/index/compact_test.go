@@ -105,7 +105,8 @@ func testCompactTwins(t *testing.T) {
 		if (err1 == nil) != (err2 == nil) || err1 != nil && !errors.As(err1, new(*removals.NotInTrashError)) && !errors.Is(err1, fs.ErrNotExist) {
 			t.Fatalf("with short rows: %v, without: %v", err1, err2)
 		}
-		if diff := gocmp.Diff(b, a, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(record.Stored{}), cmpopts.EquateComparable(blob.Ref{})); diff != "" {
+		if diff := gocmp.Diff(b, a, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(record.Stored{}),
+			cmpopts.EquateComparable(blob.Ref{})); diff != "" {
 			_, _, line, _ := runtime.Caller(1)
 			t.Fatalf("line %d, with short rows (+): %s", line, diff)
 		}
@@ -166,7 +167,8 @@ func testCompactTwins(t *testing.T) {
 	clean(t, plain)
 	var dirs, names, ids int64
 	if err := short.base.Points.Row(t.Context(), `SELECT (SELECT count(*) FROM tx_file WHERE dir IS NOT NULL),
-		(SELECT count(*) FROM object WHERE name IN ('', '/')), (SELECT count(*) FROM object WHERE ident IS NOT NULL)`, nil, &dirs, &names, &ids); err != nil {
+		(SELECT count(*) FROM object WHERE name IN ('', '/')),
+		(SELECT count(*) FROM object WHERE ident IS NOT NULL)`, nil, &dirs, &names, &ids); err != nil {
 		t.Fatal(err)
 	}
 	if dirs == 0 || names == 0 || ids == 0 {
@@ -203,7 +205,8 @@ func compareCompact(t *testing.T, both func(func(db *DB) (any, error)) any, prod
 	for _, p := range products {
 		both(func(db *DB) (any, error) { list, _, err := db.Lists.WithoutPDB(ctx, all, p, "1", 50); return list, err })
 	}
-	for _, f := range []lists.ObjectFilter{{Arch: "x86_64"}, {Arch: "riscv64"}, {Feature: "symtab"}, {Feature: "special"}, {Product: &products[0]}} {
+	for _, f := range []lists.ObjectFilter{{Arch: "x86_64"}, {Arch: "riscv64"}, {Feature: "symtab"}, {Feature: "special"},
+		{Product: &products[0]}} {
 		f.Limit = 100
 		both(func(db *DB) (any, error) { list, _, err := db.Lists.Objects(ctx, all, f); return list, err })
 	}
@@ -216,7 +219,8 @@ func compareCompact(t *testing.T, both func(func(db *DB) (any, error)) any, prod
 			return list, err
 		})
 	}
-	for _, glob := range []string{"/builds/0/bin/*", "/builds/*/bin/lib*.so", "/builds/1/bin/lib1*", "/builds/[01]/lib/?ib0.so", `C:\\out\\0\\*`, "*", "/*"} {
+	for _, glob := range []string{"/builds/0/bin/*", "/builds/*/bin/lib*.so", "/builds/1/bin/lib1*",
+		"/builds/[01]/lib/?ib0.so", `C:\\out\\0\\*`, "*", "/*"} {
 		paths(PathQuery{Glob: glob})
 	}
 	for n := range different {
@@ -286,14 +290,14 @@ func testCompactRow(t *testing.T) {
 		want string
 	}{{1, ",libmodule2.so,=,<,=,A,D,20"}, {0, "/,module1.pdb,,1,,A,D,16"}} {
 		var got string
-		if err := db.base.Points.Row(t.Context(), `SELECT name || ',' || name_fold || ',' || code_id || ',' || debug_id || ',' || build_id || ',' || arch || ',' ||
-			features || ',' || length(ident) FROM object WHERE id = $1`, []any{1 + x.odd}, &got); err != nil || got != x.want {
+		if err := db.base.Points.Row(t.Context(), `SELECT name || ',' || name_fold || ',' || code_id || ',' || debug_id || ',' ||
+			build_id || ',' || arch || ',' || features || ',' || length(ident) FROM object WHERE id = $1`, []any{1 + x.odd}, &got); err != nil || got != x.want {
 			t.Errorf("object %d is the row %q, error %v; want %q", 1+x.odd, got, err, x.want)
 		}
 	}
 	count := func() (dirs, files int64) {
-		if err := db.base.Points.Row(t.Context(), "SELECT (SELECT count(*) FROM tx_dir), (SELECT count(*) FROM tx_file WHERE dir IS NOT NULL AND path = '')",
-			nil, &dirs, &files); err != nil {
+		if err := db.base.Points.Row(t.Context(), `SELECT (SELECT count(*) FROM tx_dir),
+			(SELECT count(*) FROM tx_file WHERE dir IS NOT NULL AND path = '')`, nil, &dirs, &files); err != nil {
 			t.Fatal(err)
 		}
 		return dirs, files

@@ -59,33 +59,35 @@ func hugeRows(from, to int) string {
 	series := fmt.Sprintf("generate_series(%d, %d)", from, to)
 	entries := [2]record.Entry{hugeEntry(2), hugeEntry(0)}
 	// pick takes a text or a number of the object: even objects are ELF files, odd ones PDBs.
-	pick := func(of func(e record.Entry, c record.Compact) any) string {
+	pick := func(of func(o symfile.Object, c record.Compact) any) string {
 		var v [2]any
 		for i, e := range entries {
-			if v[i] = of(e, record.Short(e.Object, e.Arch, e.Features)); fmt.Sprintf("%T", v[i]) == "string" {
-				v[i] = fmt.Sprintf("'%s'", v[i])
+			v[i] = of(e.Object, record.Short(e.Object, e.Arch, e.Features))
+			if text, is := v[i].(string); is {
+				v[i] = "'" + text + "'"
 			}
 		}
 		return fmt.Sprintf("CASE value %% 2 WHEN 0 THEN %v ELSE %v END", v[0], v[1])
 	}
-	columns := []string{"value", "value",
-		pick(func(e record.Entry, _ record.Compact) any {
-			return record.ShortName(e.Object.Name, symfile.Fold(e.Object.Name))
-		}),
-		pick(func(e record.Entry, _ record.Compact) any { return int(e.Object.Kind) }),
+	columns := strings.Join([]string{"value", "value",
+		pick(func(o symfile.Object, _ record.Compact) any { return record.ShortName(o.Name, symfile.Fold(o.Name)) }),
+		pick(func(o symfile.Object, _ record.Compact) any { return int(o.Kind) }),
 		"CASE value % 2 WHEN 0 THEN 'libmodule' || (value % 100000) || '.so' ELSE 'module' || (value % 100000) || '.pdb' END",
-		pick(func(e record.Entry, _ record.Compact) any { return int(e.Object.Role) }), "''",
-		pick(func(_ record.Entry, c record.Compact) any { return c.CodeID }), pick(func(_ record.Entry, c record.Compact) any { return c.DebugID }),
-		pick(func(e record.Entry, _ record.Compact) any { return int(e.Object.InfoAge) }), pick(func(_ record.Entry, c record.Compact) any { return c.BuildID }),
-		"0", "0", "0", "''", pick(func(_ record.Entry, c record.Compact) any { return c.Arch }), pick(func(_ record.Entry, c record.Compact) any { return c.Features }), "0",
-		"substr(sha3('k' || value, 256), 1, " + pick(func(_ record.Entry, c record.Compact) any { return len(c.Ident) }) + ")"}
+		pick(func(o symfile.Object, _ record.Compact) any { return int(o.Role) }), "''",
+		pick(func(_ symfile.Object, c record.Compact) any { return c.CodeID }),
+		pick(func(_ symfile.Object, c record.Compact) any { return c.DebugID }),
+		pick(func(o symfile.Object, _ record.Compact) any { return int(o.InfoAge) }),
+		pick(func(_ symfile.Object, c record.Compact) any { return c.BuildID }), "0", "0", "0", "''",
+		pick(func(_ symfile.Object, c record.Compact) any { return c.Arch }),
+		pick(func(_ symfile.Object, c record.Compact) any { return c.Features }), "0",
+		"substr(sha3('k' || value, 256), 1, " + pick(func(_ symfile.Object, c record.Compact) any { return len(c.Ident) }) + ")"}, ", ")
 	return fmt.Sprintf(`INSERT INTO content (id, sha256, size, added) SELECT value, sha3('c' || value, 256), 1000 + value, 1700000000000 FROM %[1]s ORDER BY 2;
-INSERT INTO object (id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags, version, hash, arch, features, debug_size, ident)
-SELECT %[2]s FROM %[1]s;
+INSERT INTO object (id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags,
+  version, hash, arch, features, debug_size, ident) SELECT %[2]s FROM %[1]s;
 INSERT INTO tx_file (object_id, tx_id, seq, path, archive, mtime, by_path, dir)
 SELECT value, (value - 1) / %[3]d + 1, (value - 1) %% %[3]d + 1, '', '', NULL, CASE value %% 2 WHEN 0 THEN 1 ELSE 0 END, 1 FROM %[1]s;
 INSERT INTO seen (object_id, product_id, tx_id) SELECT value, 1, (value - 1) / %[3]d + 1 FROM %[1]s;
-`, series, strings.Join(columns, ", "), hugeTx)
+`, series, columns, hugeTx)
 }
 
 // hugeLater are the indexes and triggers that are made when all rows are there.
@@ -124,7 +126,8 @@ func buildHuge(t *testing.T, shell, path string, objects int) {
 	_, _ = fmt.Fprintf(w, `INSERT INTO product (id, name) VALUES (1, 'product');
 INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, arrived)
 SELECT value, 'add', 1, value, '', 'ci', '', '', 1700000000000 + value, %d, 0, 1700000000000 + value FROM generate_series(1, %d);
-INSERT INTO tx_dir (tx_id, no, path, first, last) SELECT value, 1, '/builds/product/' || value || '/bin/', 1, %d FROM generate_series(1, %d);
+INSERT INTO tx_dir (tx_id, no, path, first, last)
+SELECT value, 1, '/builds/product/' || value || '/bin/', 1, %d FROM generate_series(1, %d);
 `, hugeTx, transactions, hugeTx, transactions)
 	const part = 1_000_000
 	for from := 1; from <= objects; from += part {

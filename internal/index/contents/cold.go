@@ -517,8 +517,8 @@ func (cs Colds) Series(ctx context.Context, name, tool string) (list []CoolCandi
 		args = append(args, tool)
 	}
 	err = cs.db.Scans.Each(ctx, true,
-		`SELECT p.name, o.kind, `+record.ArchColumn+` AS arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id), k.made, b.sha256, coalesce(f.size, 0),
-		(SELECT count(*) FROM cold n WHERE n.base_id = c.id)
+		`SELECT p.name, o.kind, `+record.ArchColumn+` AS arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id),
+		k.made, b.sha256, coalesce(f.size, 0), (SELECT count(*) FROM cold n WHERE n.base_id = c.id)
 		FROM object o JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id
 		`+of+`
 		LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id LEFT JOIN content b ON b.id = k.base_id

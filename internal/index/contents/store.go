@@ -317,7 +317,8 @@ var (
 		WHERE o.content_id = k.content_id AND o.name IN (k.name, k.short) AND o.kind = k.kind`)
 	newObjects = engine.Over("content_id number, name text, kind number, name_fold text, role number, code_name text, code_id text, "+
 		"debug_id text, info_age number, "+
-		"build_id text, of_kind number, flags number, version number, hash text, arch text, features text, debug_size number, ident hash, id number",
+		"build_id text, of_kind number, flags number, version number, hash text, arch text, features text, "+
+		"debug_size number, ident hash, id number",
 		`INSERT INTO object (content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id,
 		  of_kind, flags, version, hash, arch, features, debug_size, ident, id)
 		SELECT k.content_id, k.name, k.kind, k.name_fold, k.role, k.code_name, k.code_id, k.debug_id, k.info_age, k.build_id,

@@ -200,7 +200,8 @@ func (w *objectWalk) see(ctx context.Context, scope record.Scope) (err error) {
 		w.cond += " AND " + record.ArchColumn + " = " + w.arg(engine.Text(f.Arch))
 	}
 	if f.Feature != "" {
-		w.cond += " AND ' ' || " + record.FeaturesColumn + " || ' ' LIKE " + w.arg("% "+record.LikeEscaper.Replace(engine.Text(f.Feature))+" %") + ` ESCAPE '\'`
+		word := w.arg("% " + record.LikeEscaper.Replace(engine.Text(f.Feature)) + " %")
+		w.cond += " AND ' ' || " + record.FeaturesColumn + " || ' ' LIKE " + word + ` ESCAPE '\'`
 	}
 	if f.Fetched != nil {
 		not := ""

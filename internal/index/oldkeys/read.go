@@ -149,7 +149,8 @@ type Object struct {
 }
 
 // ObjectColumns are the columns of an object o that ScanObject reads.
-const ObjectColumns = "o.id, o.name_fold, " + record.CodeIDColumn + ", " + record.DebugIDColumn + ", " + record.BuildIDColumn + ", o.info_age"
+const ObjectColumns = "o.id, o.name_fold, " + record.CodeIDColumn + ", " + record.DebugIDColumn + ", " +
+	record.BuildIDColumn + ", o.info_age"
 
 // ScanObject reads ObjectColumns, and the columns after them into more.
 func ScanObject(scan engine.Scan, more ...any) (o Object, err error) {

@@ -46,7 +46,8 @@ const (
 )
 
 // identHex2 are the first 16 bytes of ident in hex, with the fields of a GUID swapped, up to a quotation mark.
-const identHex2 = "hex(substr(o.ident, 4, 1)) || hex(substr(o.ident, 3, 1)) || hex(substr(o.ident, 2, 1)) || hex(substr(o.ident, 1, 1)) || " +
+const identHex2 = "hex(substr(o.ident, 4, 1)) || hex(substr(o.ident, 3, 1)) || hex(substr(o.ident, 2, 1)) || " +
+	"hex(substr(o.ident, 1, 1)) || " +
 	"hex(substr(o.ident, 6, 1)) || hex(substr(o.ident, 5, 1)) || hex(substr(o.ident, 8, 1)) || hex(substr(o.ident, 7, 1)) || " +
 	"hex(substr(o.ident, 9, 8)) || '"
 
