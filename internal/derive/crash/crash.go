@@ -167,9 +167,17 @@ func nativeTrust(t stackwalk.Trust) string {
 
 // Pending reports whether files of modules are still being fetched or made.
 func (a *Analysis) Pending() bool {
-	return slices.ContainsFunc(a.answer.Modules, func(m symbolicate.NativeModule) bool {
-		return m.DebugStatus == "timeout" || m.UnwindStatus == "timeout"
-	})
+	return len(a.Waiting()) > 0
+}
+
+// Waiting returns the modules of Pending.
+func (a *Analysis) Waiting() (list []symbolicate.ModuleQuery) {
+	for i := range a.answer.Modules {
+		if m := &a.answer.Modules[i]; m.DebugStatus == "timeout" || m.UnwindStatus == "timeout" {
+			list = append(list, m.Query())
+		}
+	}
+	return list
 }
 
 // Native is the answer of Symbolicator's POST /minidump.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/symdepot/symdepot/dump"
 	"github.com/symdepot/symdepot/internal/base/body"
+	"github.com/symdepot/symdepot/internal/base/ctxio"
 	"github.com/symdepot/symdepot/internal/base/limit"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
@@ -41,6 +42,8 @@ const (
 	// answer is new as soon as it has clientResultBytes.
 	maxResultBytes    = 64 << 20
 	clientResultBytes = maxResultBytes / 4
+	// keptWait is how long files of modules are waited for if the client asks for the answer later.
+	keptWait = 2 * time.Minute
 	// dumpTime is how long the walk of a dump may take, beside the time in which the files of
 	// modules are made.
 	dumpTime = 30 * time.Second
@@ -73,8 +76,8 @@ func newMinidumps(s *symbolication) *minidumps {
 // dumpResult is the answer for a dump, which may not be there yet.
 type dumpResult struct {
 	id     string
-	caller string        // who may ask for it
-	client string        // whose share of the kept results it counts for
+	caller string // who may ask for it
+	client string // whose share of the kept results it counts for
 	began  time.Time
 	done   chan struct{} // closed when answer and err are set
 	answer any
@@ -259,34 +262,43 @@ func (m *minidumps) begin(x *exchange, r *http.Request, d *sentDump, free func()
 			return nil, limit.ErrBusy
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Wait+m.cfg.Symbols.Wait+dumpTime)
+	most := m.cfg.Wait + m.cfg.Symbols.Wait + dumpTime
+	if kept {
+		most += keptWait + m.cfg.Symbols.Wait + dumpTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
 	stop := context.AfterFunc(m.waits, cancel) // the server stops
 	work := limit.NewShare(m.works, m.sends)
-	ask, end := m.asking(ctx, x, r, work)
-	src := m.source(x, r, ask)
+	who := m.asker(x, r)
 	j := m.crashWork(x, r)
+	j.candidates, j.kept = d.candidates, kept
 	go func() {
 		defer close(res.done)
 		defer cancel()
 		defer stop()
 		defer free()
 		defer d.close()
-		defer end()
 		defer work.End()
 		if res.err = work.Enter(ctx, j.until); res.err == nil {
-			res.answer, res.err = m.walk(ctx, j, d, src, ask)
+			res.answer, res.err = m.walk(ctx, j, d, who, work)
 		}
 		if kept && res.err == nil {
 			res.err = m.store(res)
+		}
+		if kept {
+			time.AfterFunc(resultTime, func() { m.forget(res) })
 		}
 	}()
 	return res, nil
 }
 
-// walk walks a dump.
-func (m *minidumps) walk(ctx context.Context, j crashWork, d *sentDump, src crash.Source, ask depot.SymbolsAsk) (any, error) {
-	j.candidates = d.candidates
-	a, err := m.analyze(ctx, j, d.file, d.file.Size(), src, ask)
+// walk walks a dump; again, if files of modules have come that it had to do without.
+func (m *minidumps) walk(ctx context.Context, j crashWork, d *sentDump, who asker, work *limit.Share) (any, error) {
+	until := time.Now().Add(keptWait)
+	a, err := m.walkOnce(ctx, j, d, who, work)
+	if j.kept && err == nil && a.Pending() && m.await(ctx, a.Waiting(), who, work, until) {
+		a, err = m.walkOnce(ctx, j, d, who, work)
+	}
 	switch bad, large := errors.AsType[symbolicate.RequestError](err); {
 	case large:
 		return failedDump{"failed", bad.Title}, nil
@@ -299,6 +311,48 @@ func (m *minidumps) walk(ctx context.Context, j crashWork, d *sentDump, src cras
 	}
 	m.wish(ctx, j, a)
 	return a.Native(), nil
+}
+
+func (m *minidumps) walkOnce(ctx context.Context, j crashWork, d *sentDump, who asker, work *limit.Share) (*crash.Analysis, error) {
+	ask, end := m.holding(ctx, who.ask, work)
+	defer end()
+	return m.analyze(ctx, j, d.file, d.file.Size(), m.sourceOf(asker{ask, who.public, who.outside}), ask)
+}
+
+// await waits for the files of modules, which upstreams or jobs are to bring, without a child process. It reports whether one has
+// come.
+func (m *minidumps) await(ctx context.Context, list []symbolicate.ModuleQuery, who asker, work *limit.Share, until time.Time) (come bool) {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	for _, q := range list {
+		for ctx.Err() == nil {
+			ask, end := m.holding(ctx, who.ask, work)
+			err := open(ctx, m.sourceOf(asker{ask, who.public, who.outside}), q)
+			end()
+			if symbolicate.StateOf(err) != "timeout" {
+				come = true
+				break
+			}
+			_ = ctxio.Pause(ctx, time.Second) // where all places for requests that wait are taken
+		}
+	}
+	return come
+}
+
+// open opens what a walk opens of a module. The error says if it is not there yet.
+func open(ctx context.Context, src crash.Source, q symbolicate.ModuleQuery) error {
+	names, err := src.Module(ctx, q)
+	if err == nil {
+		names.Done()
+	}
+	rules, uerr := src.Unwind(ctx, q)
+	if uerr == nil {
+		rules.Done()
+	}
+	if symbolicate.StateOf(uerr) == "timeout" {
+		return uerr
+	}
+	return err
 }
 
 // keep keeps a result for its client. It reports false if there are too many.
@@ -315,7 +369,6 @@ func (m *minidumps) keep(res *dumpResult) bool {
 		return false
 	}
 	m.results[res.id] = res
-	time.AfterFunc(resultTime, func() { m.forget(res) })
 	return true
 }
 
@@ -440,6 +493,7 @@ type crashWork struct {
 	client     string    // whose share of the child processes it takes
 	until      time.Time // how long it waits for one
 	candidates bool      // the files of modules are listed
+	kept       bool      // the client asks for the answer later
 }
 
 func (s *symbolication) crashWork(x *exchange, r *http.Request) crashWork {

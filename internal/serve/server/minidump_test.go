@@ -330,3 +330,36 @@ func TestStoredAnswers(t *testing.T) {
 	}
 	check("all forgotten", 0)
 }
+
+// TestMinidumpWaits: if the client asks for the answer later, the server waits for files that a request could not wait for, and walks the
+// dump again.
+func TestMinidumpWaits(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t, demand, Config{Symbols: SymbolsConfig{Wait: time.Millisecond}})
+	code, err := debugid.ParsePE(g.oursExe.obj.CodeID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, kind := formOf(t, "upload_file_minidump", string(dumpOf(code, g.oursPDB.obj.DebugID)))
+	// Nobody makes the files: without a second request, that is the answer.
+	now := askBody(g.s, "POST", "/minidump", body, kind, bearer(g.ours))
+	if now.status != 200 || !strings.Contains(now.body, `"debug_status":"timeout"`) {
+		t.Fatalf("status %d, %s; want that the PDB is not there in time", now.status, now.body)
+	}
+	var pending pendingDump
+	r := askBody(g.s, "POST", "/minidump?timeout=0", body, kind, bearer(g.ours))
+	if err := json.Unmarshal([]byte(r.body), &pending); err != nil || pending.Status != "pending" {
+		t.Fatalf("status %d, %s; want that it is pending", r.status, r.body)
+	}
+	working(t, g) // now somebody makes them
+	var a symbolicate.NativeAnswer
+	for a.Status != "completed" {
+		r := askBody(g.s, "GET", "/requests/"+pending.RequestID+"?timeout=60", "", bearer(g.ours))
+		if err := json.Unmarshal([]byte(r.body), &a); err != nil || r.status != 200 {
+			t.Fatalf("status %d, %s; want the answer", r.status, r.body)
+		}
+	}
+	if f := a.Stacktraces[0].Frames; len(f) < 2 || f[0].Function != "sum(Pair*)" || a.Modules[0].DebugStatus != "found" {
+		t.Errorf("frames %+v, module %+v; want the functions", f, a.Modules[0])
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/body"
 	"github.com/symdepot/symdepot/internal/base/limit"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/audience"
 	"github.com/symdepot/symdepot/internal/derive/crash"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/serve/web"
@@ -155,10 +156,28 @@ func (s *symbolication) refuse(x *exchange, status int, text string) {
 	s.json(x, status, title{text})
 }
 
+// asker is what lookups must know of the client of a request. It outlives the request.
+type asker struct {
+	ask     depot.SymbolsAsk
+	public  audience.Scope
+	outside bool // the client wants the public forms
+}
+
+func (s *symbolication) asker(x *exchange, r *http.Request) asker {
+	via, loop := s.via(r)
+	return asker{
+		depot.SymbolsAsk{Products: x.caller.scope.Products, Client: s.limitKey(r), Via: via, Local: loop}, x.caller.public, asksForPublic(r),
+	}
+}
+
 // asking returns what symbolication must know of a client, whose request has work. The caller
 // calls end.
 func (s *symbolication) asking(ctx context.Context, x *exchange, r *http.Request, work *limit.Share) (ask depot.SymbolsAsk, end func()) {
-	via, loop := s.via(r)
+	return s.holding(ctx, s.asker(x, r).ask, work)
+}
+
+// holding is asking of a client that is known. ctx ends with the request, or with the work that is done for it later.
+func (s *symbolication) holding(ctx context.Context, ask depot.SymbolsAsk, work *limit.Share) (_ depot.SymbolsAsk, end func()) {
 	// One limit for all modules of the request.
 	hold, cancel := context.WithTimeout(ctx, s.cfg.Symbols.Wait)
 	stop := context.AfterFunc(s.waits, cancel) // the server stops
@@ -166,7 +185,6 @@ func (s *symbolication) asking(ctx context.Context, x *exchange, r *http.Request
 		stop()
 		cancel()
 	}
-	ask = depot.SymbolsAsk{Products: x.caller.scope.Products, Client: s.limitKey(r), Via: via, Local: loop}
 	if s.making.Try() {
 		free := end
 		end = func() {
@@ -232,11 +250,16 @@ func (s orPublic) Module(ctx context.Context, q symbolicate.ModuleQuery) (*symbo
 
 // source returns what opens modules for a client.
 func (s *symbolication) source(x *exchange, r *http.Request, ask depot.SymbolsAsk) crash.Source {
-	src, outside := s.depot.Symbols.Source(ask), s.depot.PublicSource(x.caller.public, ask)
+	return s.sourceOf(asker{ask, x.caller.public, asksForPublic(r)})
+}
+
+// sourceOf is source for a client that is known.
+func (s *symbolication) sourceOf(a asker) crash.Source {
+	src, outside := s.depot.Symbols.Source(a.ask), s.depot.PublicSource(a.public, a.ask)
 	switch {
-	case asksForPublic(r):
+	case a.outside:
 		return outside
-	case !x.caller.public.IsEmpty():
+	case !a.public.IsEmpty():
 		return orPublic{src, outside}
 	}
 	return src
