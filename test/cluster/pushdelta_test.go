@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,6 +30,8 @@ type wireCounter struct {
 	bytes atomic.Int64
 	// recipes counts the bodies that are recipes.
 	recipes atomic.Int64
+	// lowered says that a limit of a server was lowered.
+	lowered atomic.Bool
 	// atPart, if not nil, is called once, when a part has been sent.
 	atPart atomic.Pointer[func()]
 }
@@ -48,7 +52,7 @@ func (c *wireCounter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p.ModifyResponse = func(resp *http.Response) error {
 		resp.Body = countedBody{resp.Body, &c.bytes}
-		return nil
+		return c.lowerLimit(resp)
 	}
 	p.ServeHTTP(w, r)
 	if strings.Contains(r.URL.Path, "/parts/") {
@@ -57,6 +61,26 @@ func (c *wireCounter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 }
+
+// lowerLimit makes a server ask for parts of each body of 1 MiB and more, so that short recipes have parts too.
+func (c *wireCounter) lowerLimit(resp *http.Response) error {
+	if resp.Header.Get("Content-Encoding") != "" || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
+		return nil
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	lower := wholeBelow.ReplaceAll(b, []byte("${1}1048576"))
+	if !bytes.Equal(lower, b) {
+		c.lowered.Store(true)
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(lower)), int64(len(lower))
+	resp.Header.Set("Content-Length", strconv.Itoa(len(lower)))
+	return nil
+}
+
+var wholeBelow = regexp.MustCompile(`("whole_below": ?)[0-9]+`)
 
 type countedBody struct {
 	io.ReadCloser
@@ -176,6 +200,9 @@ func TestPushDelta(t *testing.T) {
 		n.isServed(t, p.Serving.URL, p.Token)
 	}
 	push("first build", command("--encoding", "none"), total+total/50, total)
+	if !count.lowered.Load() {
+		t.Error("no answer had the limit for whole bodies: the test shows nothing of recipes in parts")
+	}
 	changed := total / 20
 	n.next(t)
 	push("second build", command("--encoding", "none"), changed+changed/3, changed)
