@@ -1,6 +1,6 @@
 // Package arrivals keeps the wishes of crash pipelines for files that were not found, finds those that
-// each new build, download and file of a watched folder fulfils, and tells other systems of them by signed requests (webhooks): at least once,
-// tried again until they answer.
+// each new build, download and file of a watched folder fulfils, and tells other systems of them by
+// signed requests (webhooks): at least once, tried again until they answer.
 //
 // The requests have the form of the specification "Standard Webhooks" 1.0: the headers webhook-id,
 // webhook-timestamp and webhook-signature (v1, HMAC-SHA256 of "id.timestamp.body").

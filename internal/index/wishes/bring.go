@@ -96,7 +96,9 @@ func (ws Wishes) Come(ctx context.Context, keys []Wish, bring func(w *engine.Wri
 
 // Fetched calls bring in a write with the keys of files that were downloaded since a time and that wishes name, by the
 // rows of their upstreams.
-func (ws Wishes) Fetched(ctx context.Context, list []Wish, since time.Time, bring func(w *engine.Write, tx int64, keys []Wish) error) error {
+func (ws Wishes) Fetched(
+	ctx context.Context, list []Wish, since time.Time, bring func(w *engine.Write, tx int64, keys []Wish) error,
+) error {
 	return ws.db.UpdateUnsynced(ctx, "match wishes with downloads", func(w *engine.Write) error {
 		found := map[int64][]Wish{}
 		if err := w.EachOver(fetchedKeys, rowsOf(list), []any{since.UnixMilli()}, func(scan engine.Scan) error {

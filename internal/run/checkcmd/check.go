@@ -28,8 +28,8 @@ type Flags struct {
 	Require        []string `help:"text:check_require" default:"symbols" placeholder:"WORD,…"`
 	FailUnder      float64  `help:"Succeed if at least this share of the files has what is required." default:"100" placeholder:"PERCENT"`
 	Allow          []string `help:"text:check_allow" placeholder:"GLOB" sep:"none"`
-	SignedByOthers bool     `name:"allow-signed-by-others" help:"Files that somebody else has signed need no symbols. Signatures are read, not verified." more:""`
-	OwnSigner      []string `help:"Who signs your files: common name, organization or team, with * and ?; repeatable." placeholder:"NAME" sep:"none" more:""`
+	SignedByOthers bool     `name:"allow-signed-by-others" help:"text:check_signed" more:""`
+	OwnSigner      []string `help:"text:check_signer" placeholder:"NAME" sep:"none" more:""`
 	Rules          string   `help:"text:check_rules" placeholder:"FILE" more:""`
 	Upstream       bool     `help:"text:check_upstream"`
 	Build          string   `help:"text:check_build" placeholder:"BUILD"`

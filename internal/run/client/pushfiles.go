@@ -352,7 +352,8 @@ func (r *run) progress(n int64) {
 
 // scan walks the files.
 func (r *run) scan(ctx context.Context, files chan<- *scan.File) error {
-	return scan.Send(ctx, r.opt.Paths, scan.Options{Want: objfile.Detect, Beside: true}, files, func(s *scan.Skip) { r.skipped(s.Path, s) }, nil)
+	opt := scan.Options{Want: objfile.Detect, Beside: true}
+	return scan.Send(ctx, r.opt.Paths, opt, files, func(s *scan.Skip) { r.skipped(s.Path, s) }, nil)
 }
 
 // skipped counts a file that is not pushed.

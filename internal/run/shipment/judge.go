@@ -87,7 +87,8 @@ func unread(u Unread, rules *Rules, require []string) Result {
 	if rule := rules.allows(u.Path); rule != nil {
 		r.Allowed = rule.Reason
 	} else {
-		r.Gaps = []Gap{{Lacks: require[0], Why: "what is in it is not known: " + u.Reason, Next: "check what goes into it, and leave it out here: --allow NAME"}}
+		const next = "check what goes into it, and leave it out here: --allow NAME"
+		r.Gaps = []Gap{{Lacks: require[0], Why: "what is in it is not known: " + u.Reason, Next: next}}
 	}
 	r.Covered = len(r.Gaps) == 0
 	return r

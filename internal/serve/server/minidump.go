@@ -252,7 +252,9 @@ func callerOf(x *exchange) string {
 func (m *minidumps) begin(x *exchange, r *http.Request, d *sentDump, free func(), kept bool) (*dumpResult, error) {
 	var number [16]byte
 	_, _ = rand.Read(number[:]) // never fails
-	res := &dumpResult{id: hex.EncodeToString(number[:]), caller: callerOf(x), client: m.limitKey(r), began: time.Now(), done: make(chan struct{})}
+	res := &dumpResult{
+		id: hex.EncodeToString(number[:]), caller: callerOf(x), client: m.limitKey(r), began: time.Now(), done: make(chan struct{}),
+	}
 	ctx := r.Context()
 	if kept {
 		ctx = context.WithoutCancel(ctx)

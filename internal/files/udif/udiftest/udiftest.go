@@ -65,7 +65,8 @@ func Image(tables ...[]Block) []byte {
 		add(0xffffffff, 0, nil)
 		be.PutUint64(t[16:], at)
 		sector += at
-		list = fmt.Appendf(list, "<dict><key>Attributes</key><string>0x0050</string><key>Data</key>\n<data>\n%s\n</data>\n<key>ID</key><string>%d</string></dict>\n",
+		list = fmt.Appendf(list, "<dict><key>Attributes</key><string>0x0050</string><key>Data</key>\n<data>\n%s\n</data>\n"+
+			"<key>ID</key><string>%d</string></dict>\n",
 			base64.StdEncoding.EncodeToString(t), i)
 	}
 	plist := fmt.Sprintf(`<?xml version="1.0" encoding="UTF-8"?>
