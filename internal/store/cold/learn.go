@@ -21,6 +21,7 @@ type learner struct {
 	still int // how many of the fields did not change
 	spare []vote
 	count [1 << 11]int32
+	near  [nears]uint8 // of thin
 	nodes []node
 	table []state
 	turn  uint32
@@ -267,7 +268,43 @@ func (l *learner) collect(kind, phase uint8, in *parts) {
 			l.fields(old, now, f, uint32(p.from), 1, uint32(p.to-p.from))
 		}
 	})
+	if kind != stepCode { // operands of code change if only the code moves
+		l.thin()
+	}
 	l.sort()
+}
+
+const (
+	nears = 26 << 8 // groups of values that have their first eight bits in common
+	// stay is how many fields of a group are enough: more than the two limits cost that would keep a
+	// shift from them.
+	stay = 2*limitCost + 2
+)
+
+// thin leaves out most of the fields that stay where no field whose value is near changes.
+func (l *learner) thin() {
+	clear(l.near[:])
+	near := func(v uint32) *uint8 {
+		n := uint32(bits.Len32(v >> 8))
+		return &l.near[n<<8+v>>n]
+	}
+	for _, v := range l.votes {
+		if v.by != 0 {
+			*near(v.value) = 255
+		}
+	}
+	n := 0
+	for _, v := range l.votes {
+		if k := near(v.value); *k < stay {
+			*k++
+		} else if *k == stay {
+			l.still--
+			continue
+		}
+		l.votes[n] = v
+		n++
+	}
+	l.votes = l.votes[:n]
 }
 
 // fields enters fields of a piece. Those of code name what is relative to them, from an offset on,
