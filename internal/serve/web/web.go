@@ -10,7 +10,8 @@ import "slices"
 // answered by the server.
 var words = []string{
 	"about", "api", "assets", "audit", "builds", "connect", "crashes", "device", "disk", "docs", "events", "file", "identify", "jobs", "login",
-	"logout", "missing", "oauth", "prefs", "product", "products", "publish", "retention", "search", "signins", //nolint:misspell // a word of addresses
+	"logout", "missing", "oauth", "prefs", "product", "products", "publish", "retention", "search",
+	"signins", //nolint:misspell // a word of addresses
 	"src", "symbolicate", "tokens", "trace", "upstreams", "version", "worker",
 }
 
