@@ -109,6 +109,9 @@ func (p *tab) screen(what string) {
 	if dir == "" {
 		return
 	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		p.t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, strings.ReplaceAll(what, " ", "-")+".png"), value(p, chromedp.FullScreenshot(100)), 0o666); err != nil {
 		p.t.Error(err)
 	}
