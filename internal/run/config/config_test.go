@@ -235,7 +235,7 @@ func TestConfigFaults(t *testing.T) {
 // The budget of keys: each has a user and an example. A new one has a page of docs that
 // advises when to change it; what nobody tunes is a constant.
 func TestNumberOfKeys(t *testing.T) {
-	const most = 158
+	const most = 159 // crashes.keep: dumps have personal data, and only their owner can say whether to keep them
 	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > most {
 		t.Errorf("%d keys, want %d at most: remove one that nobody needs", n, most)
 	} else {
