@@ -91,7 +91,7 @@ var mayImport = map[string][]string{
 	"internal/depot/answer": {"debugid", "internal/base/limit", "internal/derive/symbolicate", "internal/index/record", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
 	// The one door to public forms; only the server and who writes trees for people outside pass it.
 	"internal/depot/audience":     {"internal/depot/answer", "internal/depot/forms", "internal/depot/inplace", "internal/depot/lookup", "internal/derive/publicform", "internal/derive/symbolicate", "internal/index/record", "internal/store/blob", "layout", "symfile"},
-	"internal/depot/dumps":        {"internal/depot/content", "internal/index", "internal/index/contents", "internal/store/blob"},
+	"internal/depot/dumps":        {"internal/depot/coldstore", "internal/depot/content", "internal/index", "internal/index/contents", "internal/index/record", "internal/store/blob"},
 	"internal/depot/backup":       {"internal/base/durable", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/record", "internal/store/blob"},
 	"internal/depot/bucketstore":  {"internal/base/ctxio", "internal/index/places", "internal/index/record", "internal/store/blob", "internal/store/bucket"},
 	"internal/depot/bundle":       {"internal/base/ctxio", "internal/base/term", "internal/depot", "internal/depot/answer", "internal/depot/needed", "layout", "symfile"},

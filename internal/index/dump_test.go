@@ -27,7 +27,7 @@ func testDumps(t *testing.T) {
 			ID: id, Name: "a\x00" + id + ".dmp", Who: "anna", Key: "k", Reason: "SIGSEGV", At: c.t, Until: c.t.Add(life),
 			Content: record.Content{Ref: ref(n), Size: int64(1000 + n)},
 		}
-		if err := db.Dumps.Put(t.Context(), &d); err != nil {
+		if err := db.Dumps.Put(t.Context(), &d, nil); err != nil {
 			t.Fatal(err)
 		}
 		c.hours(1)

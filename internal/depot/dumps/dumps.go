@@ -6,14 +6,17 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"io"
 	"io/fs"
 	"log/slog"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -53,27 +56,47 @@ func (ds *Dumps) Keeps() bool { return ds.parts.Keep > 0 }
 // For is how long dumps are kept; zero: not at all.
 func (ds *Dumps) For() time.Duration { return ds.parts.Keep }
 
+// attempts limits how often the bytes of a dump are stored again that were deleted meanwhile with an equal dump.
+const attempts = 4
+
 // Keep keeps a dump of size bytes. Of d, the name, the sender, the key and the reason count.
 func (ds *Dumps) Keep(ctx context.Context, d Dump, r io.ReaderAt, size int64) (Dump, error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	d.ID, d.At = hex.EncodeToString(id[:]), ds.parts.Now().UTC().Truncate(time.Millisecond)
 	d.Until = d.At.Add(ds.parts.Keep)
+	for attempt := 1; ; attempt++ {
+		err := ds.put(ctx, &d, io.NewSectionReader(r, 0, size))
+		if err == nil {
+			break
+		}
+		if attempt == attempts || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, record.ErrNotUploaded) {
+			return d, err
+		}
+	}
+	if err := ds.Sweep(ctx, d.At); err != nil { // the hourly sweep tries again
+		ds.parts.Log.Warn("dumps above the limits are not deleted yet", "error", err)
+	}
+	return d, nil
+}
+
+// put stores the bytes of a dump, and records it.
+func (ds *Dumps) put(ctx context.Context, d *Dump, r *io.SectionReader) error {
 	batch, err := ds.parts.Blobs.Begin(ctx)
 	if err != nil {
-		return d, err
+		return err
 	}
 	defer batch.Abort()
-	if d.Content.Ref, d.Content.Size, err = batch.Put(ctx, size, io.NewSectionReader(r, 0, size)); err != nil {
-		return d, err
+	if d.Content.Ref, d.Content.Size, err = batch.Put(ctx, r.Size(), r); err != nil {
+		return err
 	}
 	if err := batch.Commit(ctx); err != nil {
-		return d, err
+		return err
 	}
-	if err := ds.parts.DB.Dumps.Put(ctx, &d); err != nil {
-		return d, err
-	}
-	return d, ds.Sweep(ctx, d.At)
+	return ds.parts.DB.Dumps.Put(ctx, d, func(ctx context.Context, ref blob.Ref) error {
+		_, err := ds.parts.Blobs.Stat(ctx, ref)
+		return err
+	})
 }
 
 // List returns the dumps before the one with a number, newest first, at most limit; zero: the newest.
@@ -113,14 +136,19 @@ func (ds *Dumps) Sweep(ctx context.Context, now time.Time) error {
 	return ds.drop(ctx, refs)
 }
 
-// drop deletes the bytes of dumps at once, unless something else refers to them.
+// drop deletes the bytes of dumps at once, unless something else refers to them. In a bucket, objects that could
+// not be deleted before are deleted too.
 func (ds *Dumps) drop(ctx context.Context, refs []blob.Ref) error {
-	if len(refs) == 0 {
-		return nil
-	}
 	inUse := func(ref blob.Ref) {
 		ds.parts.Log.Warn("another program holds a deleted dump open; gc deletes it later", "content", ref.String())
 	}
-	_, err := ds.parts.DB.DropContents(ctx, refs, ds.parts.Now(), content.Deleter(ctx, ds.parts.Blobs, inUse))
-	return err
+	if len(refs) > 0 {
+		if _, err := ds.parts.DB.DropContents(ctx, refs, ds.parts.Now(), content.Deleter(ctx, ds.parts.Blobs, inUse)); err != nil {
+			return err
+		}
+	}
+	if b, ok := coldstore.BucketStore(ds.parts.Blobs); ok {
+		return b.DeleteNow(ctx, refs)
+	}
+	return nil
 }

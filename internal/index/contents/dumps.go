@@ -30,9 +30,15 @@ type Dump struct {
 	Content     record.Content
 }
 
-// Put records a dump, whose content is stored.
-func (ds Dumps) Put(ctx context.Context, d *Dump) error {
+// Put records a dump. stored, if not nil, is called first, as the check of [Contents.Commit]: it returns an
+// error if the content is not stored. The error for a missing upload is [record.ErrNotUploaded].
+func (ds Dumps) Put(ctx context.Context, d *Dump, stored func(context.Context, blob.Ref) error) error {
 	return ds.contents.db.Update(ctx, "keep a dump", func(w *engine.Write) error {
+		if stored != nil && !ds.contents.Placed {
+			if err := stored(ctx, d.Content.Ref); err != nil {
+				return err
+			}
+		}
 		c := Commit{Write: w, Now: ds.contents.db.Now(), Placed: ds.contents.Placed}
 		id, err := c.content(d.Content)
 		if err != nil {

@@ -315,7 +315,7 @@ func (m *minidumps) walk(ctx context.Context, j crashWork, d *sentDump, who aske
 	}
 	m.wish(ctx, j, a)
 	if m.depot.Dumps.Keeps() {
-		m.keepDump(ctx, j, a.Stacks(), d.name, d.file, d.file.Size())
+		keepDump(ctx, m.symbolication, j, a.Stacks(), d.name, io.NewSectionReader(d.file, 0, d.file.Size()))
 	}
 	return a.Native(), nil
 }
@@ -531,7 +531,7 @@ func (s *symbolication) wish(ctx context.Context, j crashWork, a *crash.Analysis
 }
 
 // keepDump keeps a dump that was walked, if the server keeps dumps, and notes it in its stacks.
-func (s *symbolication) keepDump(ctx context.Context, j crashWork, stacks *wire.Stacks, name string, d io.ReaderAt, size int64) {
+func keepDump(ctx context.Context, s *symbolication, j crashWork, stacks *wire.Stacks, name string, d *io.SectionReader) {
 	if !s.depot.Dumps.Keeps() {
 		return
 	}
@@ -539,7 +539,7 @@ func (s *symbolication) keepDump(ctx context.Context, j crashWork, stacks *wire.
 	if stacks.Crash != nil {
 		k.Reason = web.Clip(stacks.Crash.Reason)
 	}
-	k, err := s.depot.Dumps.Keep(ctx, k, d, size)
+	k, err := s.depot.Dumps.Keep(ctx, k, d, d.Size())
 	if err != nil {
 		if ctx.Err() == nil {
 			s.cfg.Log.Error("a dump is not kept", "error", err)
@@ -571,7 +571,7 @@ func (s *symbolication) stacksOf(
 	return stacks, func(ctx context.Context, keep string) {
 		s.wish(ctx, j, a)
 		if keep != "" {
-			s.keepDump(ctx, j, stacks, keep, d, size)
+			keepDump(ctx, s, j, stacks, keep, io.NewSectionReader(d, 0, size))
 		}
 	}, nil
 }
