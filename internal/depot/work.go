@@ -112,5 +112,6 @@ func sweepRows(ctx context.Context, d *Depot, now time.Time) error {
 	_, err3 := d.db.Jobs.Sweep(ctx, now.Add(-jobLife))
 	_, err4 := d.db.Jobs.FlushFailures(ctx, queue.FailureFilter{Ended: now})
 	err5 := d.db.Wishes.Sweep(ctx, now)
-	return errors.Join(err1, err2, err3, err4, err5, d.Dumps.Sweep(ctx, now), d.db.Nodes.Sweep(ctx), d.Retention.Sweep(ctx, now), d.Retention.RecordDay(ctx, now))
+	err6 := d.Dumps.Sweep(ctx, now)
+	return errors.Join(err1, err2, err3, err4, err5, err6, d.db.Nodes.Sweep(ctx), d.Retention.Sweep(ctx, now), d.Retention.RecordDay(ctx, now))
 }

@@ -44,8 +44,9 @@ func (ds Dumps) Put(ctx context.Context, d *Dump, stored func(context.Context, b
 		if err != nil {
 			return err
 		}
-		if _, err := w.Exec("INSERT INTO dump (id, content_id, name, who, crash_key, reason, at, until) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-			d.ID, id, engine.Text(d.Name), engine.Text(d.Who), engine.Text(d.Key), engine.Text(d.Reason), d.At.UnixMilli(), d.Until.UnixMilli(),
+		if _, err := w.Exec(`INSERT INTO dump (id, content_id, name, who, crash_key, reason, at, until)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, d.ID, id, engine.Text(d.Name), engine.Text(d.Who), engine.Text(d.Key),
+			engine.Text(d.Reason), d.At.UnixMilli(), d.Until.UnixMilli(),
 		); err != nil {
 			return err
 		}

@@ -265,7 +265,8 @@ func (p crashPages) receive(r *web.Request) (*web.SentFile, error) {
 
 // view describes the stacks of a dump.
 func (p crashPages) view(f *frame, r *web.Request, name string, s *wire.Stacks) (*stacksView, error) {
-	v := &stacksView{Name: name, Key: s.Key, Frames: clipText(strings.Join(s.KeyFrames, " < ")), Pending: s.Pending, Time: s.Time, Kept: s.Kept}
+	v := &stacksView{Name: name, Key: s.Key, Pending: s.Pending, Time: s.Time, Kept: s.Kept}
+	v.Frames = clipText(strings.Join(s.KeyFrames, " < "))
 	v.Push = "symdepot push --server " + r.BaseURL + " -p PRODUCT -v VERSION FOLDER"
 	if c := s.Crash; c != nil {
 		v.Reason, v.Meaning, v.Address, v.Said = c.Reason, c.Meaning, c.Address, clipText(c.Assertion)
