@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +20,10 @@ import (
 // TestKeptDumps: dumps that are sent whole are kept, whichever way they come, for administrators: nobody else lists, reads or
 // deletes one, and what they do is recorded. After its time a dump is gone, with its bytes.
 func TestKeptDumps(t *testing.T) {
-	now := time.Now()
-	d := openDepot(t, depot.Options{KeepDumps: time.Hour, Now: func() time.Time { return now }})
+	begun := time.Now()
+	var later atomic.Int64 // what the clock is ahead
+	now := func() time.Time { return begun.Add(time.Duration(later.Load())) }
+	d := openDepot(t, depot.Options{KeepDumps: time.Hour, Now: now})
 	addAs(t, d, "ours", "hello-x64.pdb", readFile(t, "pdb/hello-x64.pdb"))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -28,7 +31,7 @@ func TestKeptDumps(t *testing.T) {
 	t.Cleanup(func() { stop(); <-done })
 	store := &tokenStore{rows: map[[32]byte]auth.TokenRow{}}
 	admin, reader := bearer(store.add(t, "admin", nil, "admin")), bearer(store.add(t, "reader", nil, "read"))
-	gate, err := auth.New(auth.Config{Policy: demand, Now: func() time.Time { return now }}, store, nil)
+	gate, err := auth.New(auth.Config{Policy: demand, Now: now}, store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,11 +116,11 @@ func TestKeptDumps(t *testing.T) {
 	if r := ask(s, "GET", other, admin); r.body != dump {
 		t.Errorf("the other dump: status %d, %d bytes; want it", r.status, len(r.body))
 	}
-	now = now.Add(time.Hour)
+	later.Store(int64(time.Hour))
 	if r := ask(s, "GET", other, admin); r.status != 404 {
 		t.Errorf("after its time: status %d, want 404", r.status)
 	}
-	if err := d.Dumps.Sweep(t.Context(), now); err != nil || listed() != 0 {
+	if err := d.Dumps.Sweep(t.Context(), now()); err != nil || listed() != 0 {
 		t.Errorf("after the sweep: %d dumps, error %v; want none", len(list.Items), err)
 	}
 	v, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("the check finds %+v", f) }, func(int64) {})
