@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
@@ -18,11 +19,17 @@ import (
 // endsAfter is a context that ends after its error was asked for some times.
 type endsAfter struct {
 	context.Context
-	left int
+	left atomic.Int64
+}
+
+func endAfter(ctx context.Context, asked int64) context.Context {
+	c := &endsAfter{Context: ctx}
+	c.left.Store(asked)
+	return c
 }
 
 func (c *endsAfter) Err() error {
-	if c.left--; c.left < 0 {
+	if c.left.Add(-1) < 0 {
 		return context.DeadlineExceeded
 	}
 	return nil
@@ -62,7 +69,7 @@ func TestCountGoesOn(t *testing.T) {
 	named := int64(0)
 	part := func() int64 {
 		t.Helper()
-		n, err := d.Sources.Count(&endsAfter{t.Context(), 60}, answer.Scope{}, ref, ignored)
+		n, err := d.Sources.Count(endAfter(t.Context(), 60), answer.Scope{}, ref, ignored)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("%+v, %v; want that the time is over", n, err)
 		}
@@ -94,7 +101,7 @@ func TestCountGoesOn(t *testing.T) {
 	}
 	whole()
 	whole() // from memory
-	if _, err := d.Sources.Count(&endsAfter{t.Context(), 20}, answer.Scope{}, ref, ignored); err != nil {
+	if _, err := d.Sources.Count(endAfter(t.Context(), 20), answer.Scope{}, ref, ignored); err != nil {
 		t.Errorf("the result is not remembered: %v", err)
 	}
 }

@@ -22,7 +22,7 @@ const childWord = "-walk-dump-for-a-server"
 // The latter counts what the Go runtime has reserved for its bookkeeping too.
 const (
 	childHeap   = 160 << 20
-	childMemory = 448 << 20
+	childMemory = 448<<20 + detectorMemory
 )
 
 // IsChild reports whether this process is to walk dumps for a server; then it calls RunChild.

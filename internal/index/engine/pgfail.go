@@ -72,12 +72,16 @@ func (e *postgres) classify(err error) error {
 	return nil
 }
 
-// saw records whether the database answers, and logs when that changes.
-func (e *postgres) saw(err error) {
+// saw records whether the database answers, and logs when that changes. A failure of what began, in the time of
+// running, before the last answer says nothing of a database that answers again.
+func (e *postgres) saw(began time.Duration, err error) {
+	if err == nil {
+		e.answered.Store(int64(running()))
+	}
 	switch {
 	case err == nil && e.down.Load() && e.down.CompareAndSwap(true, false):
 		e.log.Info("the database answers again", "database", e.host)
-	case err != nil && passes(err) && e.down.CompareAndSwap(false, true):
+	case err != nil && passes(err) && int64(began) >= e.answered.Load() && e.down.CompareAndSwap(false, true):
 		e.log.Error("the database is not available: lookups are answered with 503 until it is", "database", e.host, "error", oneLine(err))
 	}
 }

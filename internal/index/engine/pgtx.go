@@ -58,9 +58,10 @@ func (e *postgres) transact(ctx context.Context, durable bool, fn func(session) 
 	a := attempt{postgres: e, durable: durable, request: rand.Text(), fn: fn}
 	start := time.Now()
 	for delay := 20 * time.Millisecond; ; delay = min(2*delay, 2*time.Second) {
+		began := running()
 		err := a.run(ctx)
 		if err == nil {
-			e.saw(nil)
+			e.saw(began, nil)
 			// Other processes remember durable writes only.
 			if durable {
 				e.noticed(context.WithoutCancel(ctx))
@@ -75,7 +76,7 @@ func (e *postgres) transact(ctx context.Context, durable bool, fn func(session) 
 			return err
 		default:
 			e.reset()
-			e.saw(err)
+			e.saw(began, err)
 		}
 		if time.Since(start) > limit || ctx.Err() != nil {
 			if a.doubtful {

@@ -163,7 +163,7 @@ func (w *pgWatch) askOnce(ctx context.Context) (equal bool, err error) {
 		shared.Peers = append(shared.Peers, Peer{w.id, address})
 	}
 	slices.SortFunc(shared.Peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
-	w.e.saw(nil)
+	w.e.saw(running(), nil)
 	w.mu.Lock()
 	w.known, w.epoch = &current, currentEpoch
 	if !kept {
@@ -303,8 +303,9 @@ func (w *pgWatch) ringJobs() {
 func (w *pgWatch) run(ctx context.Context) {
 	defer close(w.done)
 	for ctx.Err() == nil {
+		began := running()
 		if err := w.listen(ctx); err != nil && ctx.Err() == nil {
-			w.e.saw(err)
+			w.e.saw(began, err)
 			_ = w.ask(ctx) // without a connection that listens
 			_ = ctxio.Pause(ctx, askEvery)
 		}

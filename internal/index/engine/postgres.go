@@ -43,6 +43,7 @@ type postgres struct {
 	made      bool          // the tables exist
 	writes    atomic.Uint64
 	down      atomic.Bool  // the last statement found no database
+	answered  atomic.Int64 // when it answered last, in the time of running
 	outdated  atomic.Bool  // a newer version has changed the index so that this one cannot use it
 	lastReset atomic.Int64 // a time.Duration of running
 	replays   replays
@@ -356,6 +357,7 @@ func (p pgPoints) try(ctx context.Context, read func(context.Context) (again boo
 	}
 	limited, cancel := context.WithTimeout(ctx, PointLimit)
 	defer cancel()
+	began := running()
 	again, err := read(limited)
 	if again && broken(err) && limited.Err() == nil {
 		p.e.reset()
@@ -367,7 +369,7 @@ func (p pgPoints) try(ctx context.Context, read func(context.Context) (again boo
 			waited.Store(true)
 		}
 	}
-	p.e.saw(err)
+	p.e.saw(began, err)
 	return err
 }
 
@@ -394,12 +396,13 @@ func (s pgScans) Row(ctx context.Context, text string, args []any, dest ...any) 
 		return err
 	}
 	defer end()
+	began := running()
 	err = pgReader{s.e.pool}.Row(ctx, text, args, dest...)
 	if broken(err) && ctx.Err() == nil {
 		s.e.reset()
 		err = pgReader{s.e.pool}.Row(ctx, text, args, dest...)
 	}
-	s.e.saw(err)
+	s.e.saw(began, err)
 	return err
 }
 
@@ -409,7 +412,7 @@ func (s pgScans) Each(ctx context.Context, constant bool, text string, args []an
 		return err
 	}
 	defer end()
-	untouched := true
+	untouched, began := true, running()
 	read := func() error {
 		return pgReader{s.e.pool}.Each(ctx, constant, text, args, func(scan Scan) (bool, error) {
 			untouched = false
@@ -420,7 +423,7 @@ func (s pgScans) Each(ctx context.Context, constant bool, text string, args []an
 		s.e.reset()
 		err = read()
 	}
-	s.e.saw(err)
+	s.e.saw(began, err)
 	return err
 }
 
