@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/dumps"
 	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/inplace"
@@ -55,6 +56,8 @@ type Depot struct {
 	Arrivals *arrivals.Service
 	// Sources finds source files.
 	Sources *sourcefiles.Files
+	// Dumps keeps crash dumps.
+	Dumps *dumps.Dumps
 	// Watched are the folders of builds and packages that are indexed in place. They are
 	// searched after the depot, and before its downloaded files.
 	Watched *inplace.Watched

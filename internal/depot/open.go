@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/dumps"
 	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/inplace"
@@ -76,6 +77,7 @@ func (d *Depot) openContents(opt *Options) {
 	d.contents = content.New(d.blobs, h.Placed, d.db, d.log, d.now)
 	d.Cache = cache.New(d.db, d.blobs, opt.Cache, d.Cold.Disk, d.now)
 	d.Check = check.New(h, d.Cold, d.contents, opt.ScrubRate, d.log)
+	d.Dumps = dumps.New(dumps.Parts{DB: d.db, Blobs: d.blobs, Contents: d.contents, Keep: opt.KeepDumps, Log: d.log, Now: d.now})
 	d.Confirmed = newConfirmations(d.db, d.blobs.Suspect, d.log)
 	d.Tokens = d.db.Tokens
 	d.Retention = lifecycle.NewRetention(lifecycle.Home{

@@ -54,6 +54,8 @@ type Options struct {
 	SymCache  SymCacheOptions
 	// Webhooks are told of files that crashes lacked when a build brings them.
 	Webhooks []arrivals.Hook
+	// KeepDumps is how long crash dumps are kept; zero: not at all.
+	KeepDumps time.Duration
 	// Symbols configures how Breakpad and GSYM files are made.
 	Symbols SymbolsOptions
 	// Dial connects to the server of a depot in a database; nil means a plain

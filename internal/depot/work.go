@@ -105,12 +105,13 @@ func (d *Depot) tidy(ctx context.Context) {
 }
 
 // sweepRows deletes misses and failures that have expired, old requests for missing
-// files, old jobs, and the rows of ended processes. It records the usage of the day.
+// files, old jobs, kept dumps, and the rows of ended processes. It records the usage of the day.
 func sweepRows(ctx context.Context, d *Depot, now time.Time) error {
 	_, err1 := d.db.Misses.Sweep(ctx, now)
 	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
 	_, err3 := d.db.Jobs.Sweep(ctx, now.Add(-jobLife))
 	_, err4 := d.db.Jobs.FlushFailures(ctx, queue.FailureFilter{Ended: now})
 	err5 := d.db.Wishes.Sweep(ctx, now)
-	return errors.Join(err1, err2, err3, err4, err5, d.db.Nodes.Sweep(ctx), d.Retention.Sweep(ctx, now), d.Retention.RecordDay(ctx, now))
+	err6 := d.Dumps.Sweep(ctx, now)
+	return errors.Join(err1, err2, err3, err4, err5, err6, d.db.Nodes.Sweep(ctx), d.Retention.Sweep(ctx, now), d.Retention.RecordDay(ctx, now))
 }

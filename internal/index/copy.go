@@ -35,6 +35,7 @@ var copied = []struct{ name, columns, key string }{
 	{"content_signature", "content_id, ima", "content_id"},
 	{"cold", "content_id, base_id, made, plain_since, reads, reads_since", "content_id"},
 	{"cached", "content_id, tx_id, name, url, tag, fetched, used", "content_id, tx_id"},
+	{"dump", "no, id, content_id, name, who, crash_key, reason, at, until", "no"},
 	{"miss", "no, key, source, class, ends, since, detail", "no"},
 	{"wanted", "no, name, id, client, kind, count, first, last", "no"},
 	{"wish", "no, id, name, role, owner, made", "no"},
@@ -64,7 +65,7 @@ var ErrNotEmpty = errors.New("the index is not empty")
 
 // generated are the columns whose numbers the database generates, by table.
 var generated = [][2]string{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"wish", "no"}, {"arrival", "no"},
-	{"job", "id"}, {"promotion", "no"}, {"policy", "no"}, {"retention_run", "no"}}
+	{"dump", "no"}, {"job", "id"}, {"promotion", "no"}, {"policy", "no"}, {"retention_run", "no"}}
 
 // Copy copies everything of an index into an empty one: numbers, ids, tokens and
 // jobs stay the same. Meanwhile writers of both wait, and readers do not. last is

@@ -59,6 +59,10 @@ func TestCopy(t *testing.T) {
 	if err := db.PutDerived(ctx, pdb(1).Ref, record.Tool{Name: "zstd", Version: 1}, &record.Content{Ref: ref(9), Size: 9}); err != nil {
 		t.Fatal(err)
 	}
+	kept := contents.Dump{ID: "d", Name: "a.dmp", Who: "anna", Key: "k", Reason: "SIGSEGV", At: c.t, Until: c.t.Add(time.Hour), Content: record.Content{Ref: ref(8), Size: 8}}
+	if err := db.Dumps.Put(ctx, &kept, nil); err != nil {
+		t.Fatal(err)
+	}
 	if err := db.Misses.Put(ctx, []misses.Miss{{Key: "odd\x00\xff%", Source: "up", Class: 1, Until: c.t.Add(time.Hour), Since: c.t}}); err != nil {
 		t.Fatal(err)
 	}

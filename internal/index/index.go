@@ -107,8 +107,9 @@ type DB struct {
 	Sources Sources
 	// Lists is for lists that people read in pages.
 	Lists lists.Lists
-	// Colds keeps the records of cold contents.
+	// Colds keeps the records of cold contents, and Dumps those of crash dumps.
 	Colds contents.Colds
+	Dumps contents.Dumps
 
 	base *engine.Database
 	keys oldkeys.Known
@@ -147,7 +148,7 @@ func newDB(base *engine.Database, opt Options) *DB {
 		Wanted: misses.NewWantedKeys(base, cmp.Or(opt.MaxWanted, 1_000_000)),
 		Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)), Wishes: wishes.New(base),
 		Scrub: places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base),
-		Cached: contents.NewCachedFiles(all), Colds: contents.NewColds(base, opt.Placed),
+		Cached: contents.NewCachedFiles(all), Colds: contents.NewColds(base, opt.Placed), Dumps: contents.NewDumps(all),
 		Retention: removals.NewRetention(base), Trash: removals.NewTrash(base, all),
 		Sources: Sources{base}, Lists: lists.NewLists(base, lists.UsualLimits),
 	}

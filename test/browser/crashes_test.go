@@ -300,3 +300,41 @@ func TestCrashesOfReader(t *testing.T) {
 		t.Errorf("a reader of another product: the page says %q, want the symbols missing", text)
 	}
 }
+
+// TestKeptDumpsPage: an administrator sees the kept dumps, opens the stacks of one again, reads it and deletes it, with a
+// script and without one.
+func TestKeptDumpsPage(t *testing.T) {
+	t.Parallel()
+	for _, noScript := range []bool{false, true} {
+		s := newSite(t, func(s *site) { crashed(s); s.put("keep.yaml", []byte("crashes: {keep: 30d}\n")) }, "--config", "keep.yaml", "--auth")
+		p := newTab(t, noScript)
+		p.wide()
+		p.newForm(s.url+"/-/login", "/-/crashes", s.token("admin", "--scope", "admin"))
+		p.walk(minidump(t, "test_app.dmp"))
+		if text := p.main(); !strings.Contains(text, "The dump is kept until") || !strings.Contains(text, "CrashFunction") {
+			t.Errorf("without a script %v: the page says %q, want the stack, and until when the dump is kept", noScript, text)
+		}
+		p.open(s.url + "/-/crashes")
+		if text := p.main(); !strings.Contains(text, "test_app.dmp") || !strings.Contains(text, "is kept for 30 days") || !strings.Contains(text, "EXCEPTION_ACCESS_VIOLATION_WRITE") {
+			t.Errorf("without a script %v: the page says %q, want the kept dump", noScript, text)
+		}
+		if !noScript {
+			for _, scheme := range []string{"light", "dark"} {
+				p.scheme(scheme)
+				p.accessible("kept dumps, " + scheme)
+			}
+			p.screen("crash kept")
+			p.fits("kept dumps")
+		}
+		p.click(`form[action^="/-/crashes/"]:not([action$="/delete"]) button`)
+		if text := p.main(); !strings.Contains(text, "Stack of test_app.dmp") || !strings.Contains(text, "CrashFunction") {
+			t.Errorf("without a script %v: the page says %q, want the stack again", noScript, text)
+		}
+		p.open(s.url + "/-/crashes")
+		p.click(`form[action$="/delete"] button`)
+		if text := p.main(); strings.Contains(text, "test_app.dmp") {
+			t.Errorf("without a script %v: the page says %q, want no dump any more", noScript, text)
+		}
+		p.quiet("kept dumps")
+	}
+}

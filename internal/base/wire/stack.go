@@ -24,6 +24,19 @@ type Stacks struct {
 	Modules     []StackModule     `json:"modules"`
 	Annotations []StackAnnotation `json:"annotations,omitempty"`
 	Problems    []string          `json:"problems,omitempty"`
+	Kept        *KeptDump         `json:"kept,omitempty"` // the dump, if the server keeps it
+}
+
+// KeptDump is a dump that a server keeps for some time.
+type KeptDump struct {
+	ID     string    `json:"id"`
+	Name   string    `json:"name"`          // of the file, as it was sent
+	Who    string    `json:"who,omitempty"` // who sent it
+	Size   int64     `json:"size"`
+	Key    string    `json:"key,omitempty"` // of the crash
+	Reason string    `json:"reason,omitempty"`
+	Time   time.Time `json:"time"`  // when it was sent
+	Until  time.Time `json:"until"` // then it is deleted
 }
 
 // StackSystem is the machine of a dump.

@@ -2,8 +2,10 @@ package bucketstore
 
 import (
 	"context"
+	"iter"
 
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
 
@@ -15,6 +17,30 @@ func (s *Store) collect(ctx context.Context) (n int, err error) {
 	if _, err := s.places.Expire(ctx, now.Add(-expired)); err != nil {
 		return 0, err
 	}
+	if n, err = s.deleteAll(ctx, s.places.Doomed(ctx, now.Add(-s.hold))); err != nil {
+		return n, err
+	}
+	if n == 0 {
+		// Nothing to delete: say now whether it could be.
+		if err := s.owns(ctx); err != nil {
+			return n, err
+		}
+	}
+	return n, s.deleteAgain(ctx)
+}
+
+// DeleteNow deletes the objects of removed contents, whatever the time of Options.Hold: no older copy of the
+// database can be used for these. Objects that it could not delete before are deleted too.
+func (s *Store) DeleteNow(ctx context.Context, refs []blob.Ref) error {
+	if err := s.places.Hurry(ctx, refs); err != nil {
+		return err
+	}
+	_, err := s.deleteAll(ctx, s.places.Hurried(ctx))
+	return err
+}
+
+// deleteAll deletes the objects of doomed places, and returns their number.
+func (s *Store) deleteAll(ctx context.Context, doomed iter.Seq2[record.Upload, error]) (n int, err error) {
 	var batch []record.Upload
 	var failed error // of an object that cannot be deleted; the others are
 	sweep := func() error {
@@ -29,7 +55,7 @@ func (s *Store) collect(ctx context.Context) (n int, err error) {
 		}
 		return s.places.Swept(ctx, deleted)
 	}
-	for u, err := range s.places.Doomed(ctx, now.Add(-s.hold)) {
+	for u, err := range doomed {
 		if err != nil {
 			return n, err
 		}
@@ -42,19 +68,10 @@ func (s *Store) collect(ctx context.Context) (n int, err error) {
 			}
 		}
 	}
-	if n == 0 && len(batch) == 0 && failed == nil {
-		// Nothing to delete: say now whether it could be.
-		if err := s.owns(ctx); err != nil {
-			return n, err
-		}
-	}
 	if err := sweep(); err != nil {
 		return n, err
 	}
-	if failed != nil {
-		return n, failed
-	}
-	return n, s.deleteAgain(ctx)
+	return n, failed
 }
 
 // deleteBatch is the number of objects that are deleted before their rows are

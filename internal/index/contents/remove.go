@@ -104,9 +104,10 @@ func updateVisibility(w *engine.Write, objects [][]any, now time.Time) error {
 }
 
 // Referenced is the condition that content c has references: one of its objects
-// is visible, it was derived from another content, or a cold content needs it.
+// is visible, it was derived from another content, a cold content needs it, or it is a dump that is kept.
 const Referenced = `(EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)
- OR EXISTS (SELECT 1 FROM derived d WHERE d.content_id = c.id) OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id))`
+ OR EXISTS (SELECT 1 FROM derived d WHERE d.content_id = c.id) OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id)
+ OR EXISTS (SELECT 1 FROM dump u WHERE u.content_id = c.id))`
 
 // release marks those contents as unreferenced that have no references left.
 func releaseUnused(w *engine.Write, now time.Time, contents ...int64) error {

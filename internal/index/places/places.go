@@ -192,6 +192,27 @@ func (ps Places) Doomed(ctx context.Context, before time.Time) iter.Seq2[record.
 	}
 }
 
+// Hurry makes the doomed places of contents as old as can be: whoever deletes the objects of places that were
+// doomed for some time deletes theirs now, and [Places.Hurried] yields them.
+func (ps Places) Hurry(ctx context.Context, refs []blob.Ref) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	return ps.db.Update(ctx, "hurry doomed places", func(w *engine.Write) error {
+		rows := make([][]any, len(refs))
+		for i, ref := range refs {
+			rows[i] = []any{ref[:]}
+		}
+		_, err := w.Many("UPDATE doomed SET since = 0 WHERE sha256 = $1 AND swept IS NULL", rows)
+		return err
+	})
+}
+
+// Hurried yields the places of [Places.Hurry] that are not deleted yet, as [Places.Doomed].
+func (ps Places) Hurried(ctx context.Context) iter.Seq2[record.Upload, error] {
+	return ps.Doomed(ctx, time.UnixMilli(1))
+}
+
 // Pending returns the number and the bytes of the doomed places whose objects are
 // not deleted yet.
 func (ps Places) Pending(ctx context.Context) (n, bytes int64, err error) {

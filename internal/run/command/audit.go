@@ -29,7 +29,7 @@ type auditCmd struct {
 	Product string   `help:"Only files of this product." placeholder:"NAME"`
 	Name    string   `help:"Only files of this name; * matches any text." placeholder:"NAME"`
 	ID      string   `help:"Only the file with this id." placeholder:"ID"`
-	Action  string   `help:"Only this: read, purge or force." enum:",read,purge,force" default:"" placeholder:"read|purge|force" more:""`
+	Action  string   `help:"Only this: read, purge, force or dump." enum:",read,purge,force,dump" default:"" placeholder:"ACTION" more:""`
 	Remote  string   `help:"Only from addresses that start with this text." placeholder:"ADDRESS" more:""`
 	JSON    bool     `help:"Print one JSON object per record."`
 	Files   []string `arg:"" optional:"" name:"file" help:"text:audit_files"`

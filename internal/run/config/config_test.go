@@ -235,7 +235,7 @@ func TestConfigFaults(t *testing.T) {
 // The budget of keys: each has a user and an example. A new one has a page of docs that
 // advises when to change it; what nobody tunes is a constant.
 func TestNumberOfKeys(t *testing.T) {
-	const most = 158
+	const most = 160 // 158, crashes.keep and its section: whether dumps are kept, which have personal data, only their owner can say
 	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > most {
 		t.Errorf("%d keys, want %d at most: remove one that nobody needs", n, most)
 	} else {

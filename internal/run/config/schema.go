@@ -49,6 +49,7 @@ type Config struct {
 	Symbols      Symbols       `yaml:"symbols"`
 	Cache        Cache         `yaml:"cache"`
 	Cold         Cold          `yaml:"cold"`
+	Crashes      Crashes       `yaml:"crashes"`
 	Webhooks     []Webhook     `yaml:"webhooks"`
 
 	// Audience is public if all callers get nothing but public forms of files; empty: what Auth
@@ -348,6 +349,11 @@ type SignIn struct {
 	Scopes           []string `yaml:"scopes" example:"[email, groups]"`
 	NameClaim        string   `yaml:"name_claim" default:"email" example:"preferred_username"`
 	GroupsClaim      string   `yaml:"groups_claim" example:"groups"`
+}
+
+// Crashes says for how long crash dumps are kept.
+type Crashes struct {
+	Keep term.Duration `yaml:"keep" default:"0s" example:"30d"`
 }
 
 // Webhook is told of files that crashes lacked when a build brings them.

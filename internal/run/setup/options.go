@@ -146,6 +146,7 @@ func DepotOptions(c *config.Config) depot.Options {
 		MakeCabinets: c.MakeCabinets, SymCache: SymCacheFolders(c), Symbols: MakeSymbols(c),
 		Lifetimes: Lifetimes(c), Cache: CacheLimits(c), ScrubRate: ScrubRate(c),
 		Stages: PushLimits(c), Links: LinkRules(c), Cold: ColdOptions(c), Webhooks: Webhooks(c),
+		KeepDumps: time.Duration(c.Crashes.Keep),
 	}
 }
 

@@ -60,6 +60,9 @@ const (
 	// ActionForce is a promotion of a transaction whose coverage is less than its class demands: Name and ID
 	// name it, Detail has both.
 	ActionForce = "force"
+	// ActionDump is what was done with a crash dump that is kept: Name and ID name it, Detail is read, stack or
+	// delete.
+	ActionDump = "dump"
 )
 
 // By fills in the identity.

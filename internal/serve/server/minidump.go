@@ -23,6 +23,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/limit"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/dumps"
 	"github.com/symdepot/symdepot/internal/derive/crash"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/serve/web"
@@ -160,7 +161,8 @@ type sentDump struct {
 		Size() int64
 		Close()
 	}
-	candidates bool // the client wants the files of modules listed
+	name       string // of the file
+	candidates bool   // the client wants the files of modules listed
 }
 
 // close deletes the dump.
@@ -202,7 +204,7 @@ func (m *minidumps) receive(r *http.Request, memory *body.Account, from io.Reade
 			if err != nil {
 				return d, err
 			}
-			d.file = whole
+			d.file, d.name = whole, cmp.Or(part.FileName(), field)
 			continue
 		}
 		text, err := io.ReadAll(io.LimitReader(part, maxField+1))
@@ -312,6 +314,9 @@ func (m *minidumps) walk(ctx context.Context, j crashWork, d *sentDump, who aske
 		return nil, err
 	}
 	m.wish(ctx, j, a)
+	if m.depot.Dumps.Keeps() {
+		keepDump(ctx, m.symbolication, j, a.Stacks(), d.name, io.NewSectionReader(d.file, 0, d.file.Size()))
+	}
 	return a.Native(), nil
 }
 
@@ -491,6 +496,7 @@ func (m *minidumps) kept(res *dumpResult) bool {
 // crashWork is what a walk of a dump is done for.
 type crashWork struct {
 	owner      string    // whose share of the wishes those of the dump are
+	who        string    // who sent the dump; empty: nobody that is named
 	begun      time.Time // before its files were looked up
 	client     string    // whose share of the child processes it takes
 	until      time.Time // how long it waits for one
@@ -500,7 +506,8 @@ type crashWork struct {
 
 func (s *symbolication) crashWork(x *exchange, r *http.Request) crashWork {
 	client := s.limitKey(r)
-	return crashWork{owner: cmp.Or(callerOf(x), "address "+client), begun: x.start, client: client, until: x.start.Add(s.cfg.Wait)}
+	owner := cmp.Or(callerOf(x), "address "+client)
+	return crashWork{owner: owner, who: x.caller.id.Name, begun: x.start, client: client, until: x.start.Add(s.cfg.Wait)}
 }
 
 // analyze walks a dump.
@@ -523,10 +530,31 @@ func (s *symbolication) wish(ctx context.Context, j crashWork, a *crash.Analysis
 	}
 }
 
-// stacksOf walks a dump for a request of the JSON API or of a page. note remembers what the stacks lack.
+// keepDump keeps a dump that was walked, if the server keeps dumps, and notes it in its stacks.
+func keepDump(ctx context.Context, s *symbolication, j crashWork, stacks *wire.Stacks, name string, d *io.SectionReader) {
+	if !s.depot.Dumps.Keeps() {
+		return
+	}
+	k := dumps.Dump{Name: web.Clip(name), Who: j.who, Key: stacks.Key}
+	if stacks.Crash != nil {
+		k.Reason = web.Clip(stacks.Crash.Reason)
+	}
+	k, err := s.depot.Dumps.Keep(ctx, k, d, d.Size())
+	if err != nil {
+		if ctx.Err() == nil {
+			s.cfg.Log.Error("a dump is not kept", "error", err)
+		}
+		stacks.Problems = append(stacks.Problems, "the dump could not be kept")
+		return
+	}
+	kept := web.DescribeDump(k)
+	stacks.Kept = &kept
+}
+
+// stacksOf walks a dump for a request of the JSON API or of a page.
 func (s *symbolication) stacksOf(
 	ctx context.Context, x *exchange, r *http.Request, d io.ReaderAt, size int64,
-) (stacks *wire.Stacks, note func(context.Context), err error) {
+) (stacks *wire.Stacks, note web.NoteDump, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Wait+s.cfg.Symbols.Wait+dumpTime)
 	defer cancel()
 	ask, end, err := s.forPage(ctx, x, r)
@@ -539,5 +567,11 @@ func (s *symbolication) stacksOf(
 	if err != nil {
 		return nil, nil, err
 	}
-	return a.Stacks(), func(ctx context.Context) { s.wish(ctx, j, a) }, nil
+	stacks = a.Stacks()
+	return stacks, func(ctx context.Context, keep string) {
+		s.wish(ctx, j, a)
+		if keep != "" {
+			keepDump(ctx, s, j, stacks, keep, io.NewSectionReader(d, 0, size))
+		}
+	}, nil
 }

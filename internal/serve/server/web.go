@@ -331,7 +331,7 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 			q.Allow(s.cfg.Symbols.Wait)
 			return s.symbolication.forPage(ctx, x, r)
 		}
-		q.Dump = func(ctx context.Context, d io.ReaderAt, size int64) (*wire.Stacks, func(context.Context), error) {
+		q.Dump = func(ctx context.Context, d io.ReaderAt, size int64) (*wire.Stacks, web.NoteDump, error) {
 			q.Allow(s.cfg.Symbols.Wait + dumpTime)
 			return s.symbolication.stacksOf(ctx, x, r, d, size)
 		}

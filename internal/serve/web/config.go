@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/dumps"
 	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/derive/arrivals"
@@ -32,6 +33,7 @@ type Config struct {
 	Upstreams *depot.Remote
 	Missing   *catalog.Missing
 	Arrivals  *arrivals.Service
+	Dumps     *dumps.Dumps
 	Jobs      *jobs.Queue
 	Stages    Stages
 	Bases     Bases
@@ -72,7 +74,7 @@ type Config struct {
 // Use makes the parts of an open depot those of a configuration.
 func (c *Config) Use(d *depot.Depot) {
 	c.Depot, c.Retention, c.Catalog, c.Files, c.InPlace, c.Sources = d, d.Retention, d.Catalog, depot.FinderIn(d), d.InPlace, d.Sources
-	c.Bases, c.Arrivals = d.Stages().Bases, d.Arrivals
+	c.Bases, c.Arrivals, c.Dumps = d.Stages().Bases, d.Arrivals, d.Dumps
 	c.Symbols, c.Upstreams, c.Missing, c.Jobs, c.Stages, c.Tracing.Depot = d.Symbols, d.Remote, d.Missing, d.Jobs(), d.Stages(), d.Tracer
 }
 
@@ -89,8 +91,9 @@ type Acts struct {
 	Examiner     *Examiner
 	Coverage     *Coverage
 	SourceLists  *SourceLists
-	// Symbolication looks addresses up.
+	// Symbolication looks addresses up, and Crashes is for the dumps that are kept.
 	Symbolication *Symbolication
+	Crashes       *Crashes
 	Events        *Events
 	Uploads       *Uploads
 	// Computing lets few plans and sums be computed at the same time.
@@ -126,6 +129,7 @@ func New(cfg Config) *Acts {
 	a.Coverage = newCoverage(&cfg, a.Transactions)
 	a.SourceLists = &SourceLists{cfg.Sources}
 	a.Symbolication = &Symbolication{cfg.Catalog, cfg.Symbols}
+	a.Crashes = &Crashes{cfg.Dumps, a.Symbolication, cfg.Record, cfg.Log}
 	a.Events = newEvents(cfg.Jobs, cfg.Upstreams, cfg.Log)
 	return a
 }

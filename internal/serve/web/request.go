@@ -58,9 +58,9 @@ type Request struct {
 	// Symbols waits for the turn of the request at symbolication, and returns what symbolication
 	// must know of the client; end gives the turn back. Nil: it has its turn at once.
 	Symbols func(context.Context) (ask depot.SymbolsAsk, end func(), err error)
-	// Dump walks the stacks of a crash dump for this client; nil: no dumps are taken. note remembers
-	// what the stacks lack: it is called if all was there that the walk has read.
-	Dump func(ctx context.Context, dump io.ReaderAt, size int64) (stacks *wire.Stacks, note func(context.Context), err error)
+	// Dump walks the stacks of a crash dump for this client; nil: no dumps are taken. note is called if all
+	// was there that the walk has read.
+	Dump func(ctx context.Context, dump io.ReaderAt, size int64) (stacks *wire.Stacks, note NoteDump, err error)
 	// ID is the number of the request in the log.
 	ID string
 	// Challenges are the values of WWW-Authenticate for anonymous clients.
@@ -97,6 +97,10 @@ type Request struct {
 
 	body *endReader // Body, while Serve runs
 }
+
+// NoteDump remembers what the stacks of a dump lack. keep is the name of a dump that is kept if the server
+// keeps dumps: all of it is there. Empty: it is not.
+type NoteDump func(ctx context.Context, keep string)
 
 // endReader records whether its end was read.
 type endReader struct {

@@ -19,7 +19,7 @@ func (s *Symbolication) Stacks(r *Request, f *SentFile) (answer *wire.Stacks, ne
 	if s.Off() || r.Dump == nil {
 		return nil, nil, errOff
 	}
-	var note func(context.Context)
+	var note NoteDump
 	if f.Parts == nil {
 		answer, note, err = r.Dump(r.Context(), f.Whole, f.Whole.size)
 	} else {
@@ -29,11 +29,20 @@ func (s *Symbolication) Stacks(r *Request, f *SentFile) (answer *wire.Stacks, ne
 		})
 	}
 	if err == nil && need == nil {
-		if !f.Unread {
-			note(r.Context())
+		switch {
+		case f.Unread:
+		case f.Parts == nil:
+			note(r.Context(), f.Name)
+		default:
+			note(r.Context(), "")
 		}
 		return answer, nil, nil
 	}
+	return answer, need, notWalked(r, err)
+}
+
+// notWalked returns the problem of a dump that could not be walked.
+func notWalked(r *Request, err error) error {
 	if bad, ok := errors.AsType[symbolicate.RequestError](err); ok {
 		err = &Problem{Word: "too-large", Detail: bad.Title}
 	}
@@ -45,7 +54,7 @@ func (s *Symbolication) Stacks(r *Request, f *SentFile) (answer *wire.Stacks, ne
 	case errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil:
 		err = &Problem{Word: "busy", Detail: "the files of the modules were not ready in time; ask again"}
 	}
-	return answer, need, unreadable(err)
+	return unreadable(err)
 }
 
 // Held returns the file with the functions of a module that the client may see; nil: there is none in the

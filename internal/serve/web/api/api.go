@@ -36,6 +36,7 @@ func New(a *web.Acts) *API {
 		arrivalsAPI{a.Arrivals}.routes(),
 		identifyAPI{a.Examiner}.routes(),
 		stackAPI{a.Examiner, a.Symbolication}.routes(),
+		crashesAPI{a.Crashes}.routes(),
 		coverageAPI{a.Coverage}.routes(),
 		pushAPI{a.Stages, a.Bases, a.Uploads}.routes(),
 		serverAPI{a.Version, a.Now, a.Jobs, a.JobActs, a.Upstreams, a.UpstreamActs, a.Events, a.Log}.routes(),

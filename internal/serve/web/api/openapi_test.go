@@ -265,7 +265,7 @@ var answers = map[string]reflect.Type{
 	"Trace": reflect.TypeFor[display.Trace](), "TraceStep": reflect.TypeFor[display.TraceStep](), "TraceItem": reflect.TypeFor[display.TraceItem](), "TraceLog": reflect.TypeFor[display.TraceLog](),
 	"PushLimits": reflect.TypeFor[wire.PushLimits](), "PushQuota": reflect.TypeFor[wire.PushQuota](), "PushState": reflect.TypeFor[wire.PushState](),
 	"PushVerdict": reflect.TypeFor[wire.PushVerdict](), "PushParts": reflect.TypeFor[wire.PushParts](), "PushCommitted": reflect.TypeFor[wire.PushCommitted](),
-	"Stacks": reflect.TypeFor[wire.Stacks](), "StackSystem": reflect.TypeFor[wire.StackSystem](), "StackCrash": reflect.TypeFor[wire.StackCrash](), "StackThread": reflect.TypeFor[wire.StackThread](),
+	"Stacks": reflect.TypeFor[wire.Stacks](), "KeptDump": reflect.TypeFor[wire.KeptDump](), "StackSystem": reflect.TypeFor[wire.StackSystem](), "StackCrash": reflect.TypeFor[wire.StackCrash](), "StackThread": reflect.TypeFor[wire.StackThread](),
 	"StackFrame": reflect.TypeFor[wire.StackFrame](), "StackInline": reflect.TypeFor[wire.StackInline](), "StackModule": reflect.TypeFor[wire.StackModule](), "StackAnnotation": reflect.TypeFor[wire.StackAnnotation](),
 	"Function": reflect.TypeFor[web.Function](), "SourceName": reflect.TypeFor[display.SourceName](), "SourceLinks": reflect.TypeFor[srclink.Links](), "SourceScript": reflect.TypeFor[srclink.Summary](),
 	"SourceExample": reflect.TypeFor[srclink.Resolution](), "SourceMap": reflect.TypeFor[srclink.MapSummary](), "LinkPlace": reflect.TypeFor[srclink.Place](),

@@ -22,12 +22,15 @@ import (
 type crashPages struct {
 	examiner      *web.Examiner
 	symbolication *web.Symbolication
+	kept          *web.Crashes
 }
 
 func (p crashPages) routes() []pageRoute {
 	return []pageRoute{
 		page(http.MethodGet, "crashes", web.Anyone, "Files/Crashes", p.askForDump).explainedIn("crashes"),
 		longPage(http.MethodPost, "crashes", web.Anyone, p.showStacks),
+		longPage(http.MethodPost, "crashes/*", web.IsAdmin, p.showKept),
+		page(http.MethodPost, "crashes/*/delete", web.IsAdmin, "", p.deleteKept),
 	}
 }
 
@@ -47,6 +50,15 @@ type crashView struct {
 	Off     bool
 	Problem string // why there are no stacks
 	Stacks  *stacksView
+	For     time.Duration // dumps are kept so long
+	Kept    []keptRow     // for administrators
+	Pages   pages
+}
+
+// keptRow is a dump that is kept.
+type keptRow struct {
+	wire.KeptDump
+	Show, Read, Delete string
 }
 
 // stacksView are the stacks of a dump.
@@ -67,6 +79,7 @@ type stacksView struct {
 	Push    string // the command that adds files
 	Publish bool   // the client may add files on a page
 	Pending bool
+	Kept    *wire.KeptDump // nil: the dump is not kept
 	Notes   []string
 
 	Registers   []web.NamedValue // of the crashed thread
@@ -133,7 +146,60 @@ func (p crashPages) askForDump(w *reply, r *web.Request, _ []string) error {
 	if err := r.MayRead(); err != nil {
 		return err
 	}
-	return w.show(r, http.StatusOK, "crashes", "Crashes", crashView{Off: p.symbolication.Off()})
+	f := w.frame(r, "Crashes", nil)
+	v := crashView{Off: p.symbolication.Off(), For: p.kept.For()}
+	if r.MayAdminister() == nil && p.kept.Any() {
+		limit, after, err := web.ReadPage(r.URL.Query(), "crashes")
+		if err != nil {
+			return err
+		}
+		list, next, err := p.kept.List(r, limit, after)
+		if err != nil {
+			return err
+		}
+		for _, d := range list {
+			d.Name, d.Reason = clipText(d.Name), clipText(d.Reason)
+			v.Kept = append(v.Kept, keptRow{d, f.To("crashes", d.ID), f.To("api", "v1", "crashes", d.ID), f.To("crashes", d.ID, "delete")})
+		}
+		v.Pages = f.pager("crashes", next)
+	}
+	f.D = v
+	return w.print(r, http.StatusOK, "crashes", f)
+}
+
+// showKept answers POST crashes/ID: the stacks of a dump that is kept, with the files that are there now.
+func (p crashPages) showKept(w *reply, r *web.Request, args []string) error {
+	if _, err := readForm(r); err != nil {
+		return err
+	}
+	s, err := p.kept.Stacks(r, args[0])
+	if err != nil {
+		return err
+	}
+	return p.print(w, r, s.Kept.Name, s)
+}
+
+// deleteKept answers POST crashes/ID/delete.
+func (p crashPages) deleteKept(w *reply, r *web.Request, args []string) error {
+	if _, err := readForm(r); err != nil {
+		return err
+	}
+	if err := p.kept.Remove(r, args[0]); err != nil {
+		return err
+	}
+	return seeOther(w, r, link(r.Base, "crashes", nil, nil))
+}
+
+// print answers with the page of stacks.
+func (p crashPages) print(w *reply, r *web.Request, name string, s *wire.Stacks) error {
+	f := w.frame(r, "Stack of "+plainName(name), nil)
+	v, err := p.view(f, r, name, s)
+	if err != nil {
+		return err
+	}
+	v.Publish = w.around.takesForms && r.MayOpen(web.MayPush) == nil
+	f.D = crashView{Off: p.symbolication.Off(), For: p.kept.For(), Stacks: v}
+	return w.print(r, http.StatusOK, "crashes", f)
 }
 
 // showStacks answers POST crashes: a form with a dump, whole or as a message with parts of it.
@@ -147,26 +213,18 @@ func (p crashPages) showStacks(w *reply, r *web.Request, _ []string) error {
 	}
 	defer sent.Whole.Close()
 	s, need, err := p.symbolication.Stacks(r, sent)
-	status, v := http.StatusOK, crashView{Off: p.symbolication.Off()}
 	problem := web.AsProblem(err)
+	if err == nil && need != nil {
+		problem = &web.Problem{Word: "not-symbol", Detail: "parts of the file are missing that are needed"}
+	}
 	switch {
 	case problem != nil && (problem.Word == "not-symbol" || problem.Word == "too-large"):
-		v.Problem, status = problem.Detail, problem.Status()
+		v := crashView{Off: p.symbolication.Off(), For: p.kept.For(), Problem: problem.Detail}
+		return w.show(r, problem.Status(), "crashes", "Crashes", v)
 	case err != nil:
 		return err
-	case need != nil:
-		v.Problem, status = "parts of the file are missing that are needed", http.StatusUnprocessableEntity
 	}
-	f := w.frame(r, "Crashes", nil)
-	if v.Problem == "" {
-		f = w.frame(r, "Stack of "+plainName(sent.Name), nil)
-		if v.Stacks, err = p.view(f, r, sent.Name, s); err != nil {
-			return err
-		}
-		v.Stacks.Publish = w.around.takesForms && r.MayOpen(web.MayPush) == nil
-	}
-	f.D = v
-	return w.print(r, status, "crashes", f)
+	return p.print(w, r, sent.Name, s)
 }
 
 // receive reads the dump of a form.
@@ -207,7 +265,8 @@ func (p crashPages) receive(r *web.Request) (*web.SentFile, error) {
 
 // view describes the stacks of a dump.
 func (p crashPages) view(f *frame, r *web.Request, name string, s *wire.Stacks) (*stacksView, error) {
-	v := &stacksView{Name: name, Key: s.Key, Frames: clipText(strings.Join(s.KeyFrames, " < ")), Pending: s.Pending, Time: s.Time}
+	v := &stacksView{Name: name, Key: s.Key, Pending: s.Pending, Time: s.Time, Kept: s.Kept}
+	v.Frames = clipText(strings.Join(s.KeyFrames, " < "))
 	v.Push = "symdepot push --server " + r.BaseURL + " -p PRODUCT -v VERSION FOLDER"
 	if c := s.Crash; c != nil {
 		v.Reason, v.Meaning, v.Address, v.Said = c.Reason, c.Meaning, c.Address, clipText(c.Assertion)

@@ -29,12 +29,12 @@ type walked struct {
 	at     int64 // what is read
 }
 
-func (w *walked) dump(_ context.Context, d io.ReaderAt, size int64) (*wire.Stacks, func(context.Context), error) {
+func (w *walked) dump(_ context.Context, d io.ReaderAt, size int64) (*wire.Stacks, web.NoteDump, error) {
 	w.size = size
 	if _, err := d.ReadAt(make([]byte, 4), w.at); err != nil && err != io.EOF {
 		return nil, nil, err
 	}
-	return w.stacks, func(context.Context) { w.noted++ }, w.err
+	return w.stacks, func(context.Context, string) { w.noted++ }, w.err
 }
 
 // sendDump posts a form with dumps to the page of crashes.

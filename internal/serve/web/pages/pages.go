@@ -50,7 +50,7 @@ func New(a *web.Acts) *Pages {
 		usagePages{plots, a.InPlace}.routes(),
 		retentionPages{a.Retention, a.Computing, a.Log}.routes(),
 		identifyPages{a.Examiner}.routes(),
-		crashPages{a.Examiner, a.Symbolication}.routes(),
+		crashPages{a.Examiner, a.Symbolication, a.Crashes}.routes(),
 		tracePages{a.Traces}.routes(),
 		symbolicationPages{a.Catalog, a.Symbolication}.routes(),
 		publishPages{a.Stages, a.Forms, a.Catalog, a.Retention}.routes(),

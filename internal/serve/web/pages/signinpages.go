@@ -315,7 +315,9 @@ func (s accountPages) audit(w *reply, r *web.Request, _ []string) error {
 	v := &auditView{Who: q.Get("who"), Product: q.Get("product"), File: q.Get("file"), Since: q.Get("since")}
 	v.Action = filter{
 		"What", "action", q.Get("action"),
-		[]option{{"", "everything"}, {auth.ActionRead, "downloads"}, {auth.ActionPurge, "purges"}, {auth.ActionForce, "forced promotions"}},
+		[]option{{"", "everything"}, {auth.ActionRead, "downloads"}, {auth.ActionPurge, "purges"}, {auth.ActionForce, "forced promotions"},
+			{auth.ActionDump, "crash dumps"},
+		},
 	}
 	page, err := s.accounts.AuditStep(r, auth.AuditStep{Filter: where, After: after, Limit: limit})
 	if problem := web.AsProblem(err); problem != nil && problem.Word == "not-found" {
