@@ -175,6 +175,8 @@ func (w *apiWorld) apiReads(t *testing.T, plan string) map[string][]apiRead {
 		"/served":                              {{"", 200, 200}, {"?x=1", 400, 400}},
 		"/jobs":                                {{"", 200, 403}, {"?state=queued&kind=shout", 200, 403}, {"?state=x", 400, 403}},
 		"/jobs/stats":                          {{"", 200, 403}},
+		"/crashes":                             {{"", 200, 403}},
+		"/crashes/{id}":                        {{"x", 404, 403}},
 		"/jobs/{job}":                          {{fmt.Sprint(w.job), 200, 403}, {"99", 404, 403}, {"x", 404, 403}},
 		"/upstreams":                           {{"", 200, 403}},
 		"/files":                               {{"", 200, 200}, {"?q=hello*&kind=pdb&sort=size", 200, 200}, {"?q=" + w.sha, 200, 200}, {"?kind=x", 400, 400}, {"?since=x", 400, 400}},
@@ -281,7 +283,7 @@ func TestAPIReadsOpen(t *testing.T) {
 	w := newAPIWorld(t, auth.PolicyConfig{})
 	made := decoded[display.Plan](t, askBody(w.s, "POST", wire.PlansPath, "", bearer(w.admin)), 201)
 	own := []string{
-		"/tokens", "/tokens/{id}", "/signins", "/audit", //nolint:misspell // a word of addresses
+		"/crashes", "/crashes/{id}", "/tokens", "/tokens/{id}", "/signins", "/audit", //nolint:misspell // a word of addresses
 		"/push", "/push/stages/{stage}", "/push/stages/{stage}/blocks/{sha256}", "/push/stages/{stage}/contents/{sha256}/parts",
 	}
 	for path, list := range w.apiReads(t, made.Plan) {
@@ -515,8 +517,8 @@ func TestAPIActs(t *testing.T) {
 	act("POST", "/upstreams/probe", `{"name":"far"}`, 200)
 	act("DELETE", "/memory?source=far", "", 200)
 	act("DELETE", "/memory?sorce=far", "", 400)
-	// Other tests have an id token, and a browser that is signed in.
-	for _, other := range []string{"POST /token", "DELETE /signins/{id}"} {
+	// Other tests have an id token, a browser that is signed in, and dumps that are kept (TestKeptDumps).
+	for _, other := range []string{"POST /token", "DELETE /signins/{id}", "DELETE /crashes/{id}", "POST /crashes/{id}/stack"} {
 		done[other] = true
 	}
 	for _, op := range d.Operations {
