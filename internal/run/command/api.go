@@ -114,16 +114,24 @@ func (f serverFlags) emptyDepot(a *session, opt depot.Options) (*depot.Depot, fu
 
 // temporaryDepot opens an empty depot for the time of a command. The function closes it.
 func temporaryDepot(a *session, opt depot.Options) (*depot.Depot, func(), error) {
+	return inTemporary(func(dir string) (*depot.Depot, func(), error) {
+		d, err := depot.Open(a.Ctx, dir, opt)
+		return d, func() { _ = d.Close() }, err
+	})
+}
+
+// inTemporary calls open with a new folder for a depot. The function closes the depot and deletes the folder.
+func inTemporary(open func(dir string) (*depot.Depot, func(), error)) (*depot.Depot, func(), error) {
 	dir, err := os.MkdirTemp("", "symdepot-")
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := depot.Open(a.Ctx, filepath.Join(dir, "depot"), opt)
+	d, done, err := open(filepath.Join(dir, "depot"))
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return d, func() {
-		_ = d.Close()
+		done()
 		_ = os.RemoveAll(dir)
 	}, nil
 }

@@ -68,8 +68,7 @@ func (c stackCmd) depot(a *session) (*depot.Depot, func(), error) {
 		}
 		return c.emptyDepot(a, opt)
 	case c.Symbols == "":
-		opt.MustExist = true
-		return c.open(a, opt)
+		return c.openAny(a, opt)
 	}
 	d, done, err := temporaryDepot(a, opt)
 	if err != nil {
