@@ -74,7 +74,8 @@ var (
 	errCalls = fmt.Errorf("%w: a tree of inlined calls is cut off", ErrFormat)
 )
 
-// opRows are what special opcodes add, by the number of lines they choose among.
+// opRows[width][op] is what the special opcode op adds to line and address in a line table whose opcodes choose among
+// width numbers of lines.
 var opRows = func() (t [maxLineDeltas + 1][256]struct{ line, at uint8 }) {
 	for width := 1; width <= maxLineDeltas; width++ {
 		for op := range 256 - opSpecial {

@@ -23,9 +23,9 @@ const program = symfile.Executable | symfile.Debug
 //
 // This is another rule than answer.Search, which returns the first file. Here several files
 // make one answer: those that the index has, added and cached ones alike, are chosen by their
-// rows, before one is opened. Only if none of them has debug information are the files in place
-// asked for, which Depot.InTrees looks for in the order of answer.Search: debug information, and
-// a .sym if what was found may be a program without any. Then, by Answer, the upstreams are.
+// rows, before one is opened. If none of them has debug information, Depot.InTrees looks in watched
+// and served folders, in the order of answer.Search: for debug information, and for a .sym file if
+// the found file may be a program without debug information. Last, Depot.Answer asks the upstreams.
 func (svc *Service) find(ctx context.Context, products []string, q ModuleQuery, withSym bool, unfit ...blob.Ref) (*files, error) {
 	if q.DebugID == "" && q.CodeID == "" {
 		return nil, fs.ErrNotExist

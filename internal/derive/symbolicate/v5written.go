@@ -18,9 +18,9 @@ const (
 	onceBits, onceSize  = 14, 4
 )
 
-// writtenFrames are parts of answers of version 5 that were given for a module, as JSON, by address:
-// crash reports and profiles ask for some addresses again and again. What was asked for once is
-// not kept. When they exceed maxWritten, those that were not used for the longest time are
+// writtenFrames caches frames of answers to /symbolicate/v5 for one module, as JSON, by address:
+// crash reports and profiles ask for some addresses again and again. A frame is kept from the second
+// request on. When they exceed maxWritten, those that were not used for the longest time are
 // forgotten. The zero value is empty.
 type writtenFrames struct {
 	mu            sync.Mutex

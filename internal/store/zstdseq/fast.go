@@ -32,7 +32,7 @@ func (f *fast) next() seq {
 	return q
 }
 
-// usable says whether there is a match of four bytes at p with what is at other.
+// usable reports whether the four bytes at other, an earlier place in the window, equal those at p.
 func (f *fast) usable(other, p int) bool {
 	return other >= f.lowest && other < p && f.word(other) == f.word(p)
 }
