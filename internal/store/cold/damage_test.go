@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/store/deflate"
 )
 
 // rounds is how often a test tries what is random: all of it in the long form.
@@ -256,6 +257,18 @@ func FuzzOpen(f *testing.F) {
 			}
 		})
 	})
+}
+
+// TestHugeRecipe: no memory is taken for a recipe that is longer than any.
+func TestHugeRecipe(t *testing.T) {
+	for _, n := range []int64{1 << 30, 1 << 40} {
+		within(t, func() {
+			l := newLayout(n, []deflate.Stream{{Len: n, Size: 1 << 20}}, []int64{n/8 + maxLayout + 1})
+			if _, err := newPacker(zeros{}, l, false).ReadAt(make([]byte, 1), 0); !errors.Is(err, ErrDamaged) {
+				t.Errorf("a stream of %d bytes: %v, want damaged", n, err)
+			}
+		})
+	}
 }
 
 // FuzzDelta: what is written of any two contents is read back.
