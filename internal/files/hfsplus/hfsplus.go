@@ -26,7 +26,8 @@ var (
 // Limits of a volume.
 const (
 	maxFolders = 1 << 18
-	maxExtents = 1 << 20 // in the tree of extents
+	maxNames   = 32 << 20 // bytes of the names of folders
+	maxExtents = 1 << 20  // in the tree of extents
 	maxNode    = 32 << 10
 	maxTree    = 1 << 30 // bytes of a tree
 	maxPath    = 4096
@@ -69,9 +70,8 @@ type File struct {
 
 // fork says where the bytes of a file are.
 type fork struct {
-	size   int64
-	blocks uint32
-	first  [8]extent
+	size  int64
+	first [8]extent
 }
 
 func damaged(format string, args ...any) error {
@@ -93,7 +93,7 @@ func readAt(src io.ReaderAt, p []byte, off int64) error {
 // readFork reads the 80 bytes that describe a fork.
 func readFork(b []byte) fork {
 	be := binary.BigEndian
-	f := fork{size: int64(be.Uint64(b) & (1<<63 - 1)), blocks: be.Uint32(b[12:])}
+	f := fork{size: int64(be.Uint64(b) & (1<<63 - 1))}
 	for i := range f.first {
 		f.first[i] = extent{be.Uint32(b[16+8*i:]), be.Uint32(b[20+8*i:])}
 	}
@@ -107,7 +107,7 @@ const (
 	catalogFile = 4
 )
 
-// Open reads the header and the folders of a volume of size bytes: at most some 64 MiB are held.
+// Open reads the header and the folders of a volume of size bytes: at most some 128 MiB are held.
 func Open(src io.ReaderAt, size int64) (*Volume, error) {
 	const at, length = 1024, 512
 	h := make([]byte, length)
@@ -173,13 +173,17 @@ const (
 // readFolders reads the folders of the catalog.
 func (v *Volume) readFolders() error {
 	v.folders = map[uint32]folder{}
+	names := 0
 	return v.catalog.each(func(key, data []byte) error {
+		if len(data) < 12 || binary.BigEndian.Uint16(data) != folderRecord {
+			return nil
+		}
 		parent, name, err := catalogKey(key)
-		if err != nil || len(data) < 12 || binary.BigEndian.Uint16(data) != folderRecord {
+		if err != nil {
 			return err
 		}
-		if len(v.folders) >= maxFolders {
-			return fmt.Errorf("%w: more than %d folders", ErrLimit, maxFolders)
+		if names += len(name); len(v.folders) >= maxFolders || names > maxNames {
+			return fmt.Errorf("%w: more than %d folders, or names of them of more than %d bytes", ErrLimit, maxFolders, maxNames)
 		}
 		v.folders[binary.BigEndian.Uint32(data[8:])] = folder{parent, name}
 		return nil
@@ -236,18 +240,18 @@ func (v *Volume) Each(do func(f *File) error) error {
 		if len(data) < length {
 			return damaged("the record of a file has %d bytes", len(data))
 		}
-		if parent != last || !known {
-			if path, known = v.path(parent); !known {
-				return damaged("the folder %d does not lead to the root", parent)
-			}
-			last = parent
-		}
 		mode := be.Uint16(data[42:])
 		if kind := mode & typeMask; kind != 0 && kind != regular {
 			return nil
 		}
 		if string(data[48:56]) == "hlnkhfs+" {
 			return nil // a hard link: the file itself is in a hidden folder
+		}
+		if parent != last || !known {
+			if path, known = v.path(parent); !known {
+				return damaged("the folder %d does not lead to the root", parent)
+			}
+			last = parent
 		}
 		f := &File{Path: path + name, vol: v, id: be.Uint32(data[8:]), fork: readFork(data[88:]), Compressed: data[41]&flagCompressed != 0}
 		f.Size = f.fork.size
@@ -269,33 +273,23 @@ func (f *File) Open() (io.ReaderAt, error) {
 
 // open returns the bytes of a fork.
 func (v *Volume) open(id uint32, f fork) (*content, error) {
+	if f.size > v.size {
+		return nil, damaged("a file of %d bytes in a volume of %d", f.size, v.size)
+	}
 	c := &content{src: v.src, size: f.size}
 	total := int64(0)
-	add := func(e extent) error {
-		n := int64(e.count) * v.block
-		off := int64(e.start) * v.block
-		if off > v.size || n > v.size-off {
-			return damaged("a piece of a file lies outside of the volume")
-		}
-		c.runs = append(c.runs, run{total, off, n})
-		total += n
-		return nil
-	}
-	blocks := int64(0)
-	for _, e := range f.first {
-		if e.count == 0 {
-			break
-		}
-		blocks += int64(e.count)
-		if err := add(e); err != nil {
-			return nil, err
-		}
-	}
-	if blocks < int64(f.blocks) {
-		for _, e := range v.more[id] {
-			if err := add(e); err != nil {
-				return nil, err
+	for _, list := range [][]extent{f.first[:], v.more[id]} {
+		for _, e := range list {
+			if e.count == 0 || total >= f.size {
+				break
 			}
+			n := int64(e.count) * v.block
+			off := int64(e.start) * v.block
+			if off > v.size || n > v.size-off {
+				return nil, damaged("a piece of a file lies outside of the volume")
+			}
+			c.runs = append(c.runs, run{total, off, n})
+			total += n
 		}
 	}
 	if total < f.size {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -268,6 +269,74 @@ func TestEndless(t *testing.T) {
 		if list, err := files(bytes.NewReader(b), int64(len(b))); !errors.Is(err, hfsplus.ErrFormat) {
 			t.Errorf("%s: %d files, error %v; want damaged", name, len(list), err)
 		}
+	}
+}
+
+// counted counts its reads.
+type counted struct {
+	io.ReaderAt
+	n int
+}
+
+func (c *counted) ReadAt(p []byte, off int64) (int, error) {
+	c.n++
+	return c.ReaderAt.ReadAt(p, off)
+}
+
+// TestBounds: what a volume repeats is not read again and again.
+func TestBounds(t *testing.T) {
+	m := &maker{blocks: make([]byte, 4*node)}
+	for i := range 1000 {
+		m.folder(1, uint32(20+i), "x")
+	}
+	b := m.volume()
+	binary.BigEndian.PutUint32(b[5*node:], 1) // the first leaf leads to itself
+	r := &counted{ReaderAt: bytes.NewReader(b)}
+	if _, err := hfsplus.Open(r, int64(len(b))); !errors.Is(err, hfsplus.ErrFormat) || r.n > 10 {
+		t.Errorf("a leaf that leads to itself is read %d times, error %v; want it read once, and damaged", r.n, err)
+	}
+
+	m = &maker{blocks: make([]byte, 4*node)}
+	for i := range 60_000 {
+		m.folder(1, uint32(20+i), strings.Repeat("\u4e00", 190))
+	}
+	b = m.volume()
+	if _, err := hfsplus.Open(bytes.NewReader(b), int64(len(b))); !errors.Is(err, hfsplus.ErrLimit) {
+		t.Errorf("names of 34 MB: error %v, want one of the limit", err)
+	}
+
+	m = &maker{blocks: make([]byte, 4*node)}
+	start, _ := m.put(make([]byte, node))
+	for range 1000 {
+		record := append([]byte{0, 10, 0, 0}, binary.BigEndian.AppendUint32(nil, 30)...)
+		record = append(record, make([]byte, 4)...)
+		for range 8 {
+			record = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(record, start), 1)
+		}
+		m.extents = append(m.extents, record)
+	}
+	for range 100 {
+		m.file(2, 30, "x", m.fork(node, 2, start, 1), nil)
+	}
+	m.file(2, 31, "larger", m.fork(3<<20, 6<<10, 0, 2000, 0, 2000, 0, 2000), nil)
+	b = m.volume()
+	v, err := hfsplus.Open(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := v.Each(func(f *hfsplus.File) error {
+		if _, err := f.Open(); errors.Is(err, hfsplus.ErrFormat) != (f.Path == "larger") {
+			t.Errorf("the file %s opens with error %v; only the one that is larger than the volume is damaged", f.Path, err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("opening 101 files of a block takes %d bytes, want at most 1 MiB", n)
 	}
 }
 

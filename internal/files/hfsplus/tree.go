@@ -47,10 +47,12 @@ func (v *Volume) openTree(id uint32, f fork) (*tree, error) {
 func (t *tree) each(do func(key, data []byte) error) error {
 	be := binary.BigEndian
 	node := make([]byte, t.node)
-	for n, seen := t.first, uint32(0); n != 0; n, seen = be.Uint32(node), seen+1 {
-		if n >= t.nodes || seen >= t.nodes {
+	seen := make([]bool, t.nodes)
+	for n := t.first; n != 0; n = be.Uint32(node) {
+		if n >= t.nodes || seen[n] {
 			return damaged("the leaves of a tree do not end")
 		}
+		seen[n] = true
 		if err := readAt(t.src, node, int64(n)*t.node); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 // Limits of a compound file.
 const (
 	maxEntries = 1 << 16 // streams and storages
-	maxRuns    = 1 << 19 // pieces of one stream
+	maxRuns    = 1 << 19 // pieces of all streams
 	maxSmall   = 4 << 20 // bytes of the table of small sectors
 )
 
@@ -46,6 +46,7 @@ type entry struct {
 	kind                       byte
 	left, right, child, sector uint32
 	size                       int64
+	stream                     *stream // nil: it was not opened
 }
 
 // compound is an open compound file.
@@ -61,6 +62,9 @@ type compound struct {
 	entries []entry
 	small   *stream // the small sectors; nil: there are none
 	links   []byte  // the table of small sectors
+
+	left int64 // bytes that the streams have that were not opened: at most those of the file
+	runs int   // pieces of the streams that were opened
 }
 
 func damaged(format string, args ...any) error {
@@ -81,7 +85,7 @@ func readAt(src io.ReaderAt, p []byte, off int64) error {
 	if n == len(p) {
 		return nil
 	}
-	if err == nil || errors.Is(err, io.EOF) {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return damaged("cut off at %d", off+int64(n))
 	}
 	return err
@@ -94,7 +98,7 @@ func openCompound(src io.ReaderAt, size int64) (*compound, error) {
 		return nil, other(err)
 	}
 	le := binary.LittleEndian
-	c := &compound{src: src, size: size, cached: -1, shift: uint(le.Uint16(h[30:]))}
+	c := &compound{src: src, size: size, left: size, cached: -1, shift: uint(le.Uint16(h[30:]))}
 	version := le.Uint16(h[26:])
 	if string(h[:8]) != Magic || le.Uint16(h[28:]) != 0xFFFE || le.Uint16(h[32:]) != smallShift || le.Uint32(h[56:]) != cutoff ||
 		!(version == 3 && c.shift == 9 || version == 4 && c.shift == 12) {
@@ -262,21 +266,32 @@ func (c *compound) each(do func(e *entry) error) error {
 }
 
 // open returns the content of a stream.
-func (c *compound) open(e *entry) (*stream, error) {
-	if e.size >= cutoff {
-		return c.chain(e.sector, e.size)
+func (c *compound) open(e *entry) (s *stream, err error) {
+	switch {
+	case e.stream != nil:
+		return e.stream, nil
+	case e.size >= cutoff:
+		s, err = c.chain(e.sector, e.size)
+	default:
+		s, err = c.smallChain(e.sector, e.size)
 	}
-	s := &stream{size: e.size}
-	if e.size > 0 && c.small == nil {
+	e.stream = s
+	return s, err
+}
+
+// smallChain returns the stream of a size whose small sectors begin with n.
+func (c *compound) smallChain(n uint32, size int64) (*stream, error) {
+	if size > 0 && c.small == nil {
 		return nil, damaged("a small stream, and no small sectors")
 	}
-	s.src = c.small
-	n := e.sector
-	for at := int64(0); at < e.size; at += 1 << smallShift {
+	s := &stream{src: c.small, size: size}
+	for at := int64(0); at < size; at += 1 << smallShift {
 		if int64(n)<<2+4 > int64(len(c.links)) {
 			return nil, damaged("small sector %d is in no table", n)
 		}
-		s.add(at, int64(n)<<smallShift, 1<<smallShift)
+		if err := c.add(s, at, int64(n)<<smallShift, 1<<smallShift); err != nil {
+			return nil, err
+		}
 		n = binary.LittleEndian.Uint32(c.links[n<<2:])
 	}
 	return s, nil
@@ -284,18 +299,18 @@ func (c *compound) open(e *entry) (*stream, error) {
 
 // chain returns the stream of a size whose sectors begin with first.
 func (c *compound) chain(first uint32, size int64) (*stream, error) {
-	if size > c.size {
-		return nil, damaged("a stream of %d bytes in a file of %d", size, c.size)
+	if size > c.left {
+		return nil, damaged("streams have more bytes than the file of %d", c.size)
 	}
+	c.left -= size
 	s := &stream{src: c.src, size: size}
 	n := first
 	for at := int64(0); at < size; at += 1 << c.shift {
 		if n > lastRegular || int64(n) >= c.sectors() {
 			return nil, damaged("a stream ends %d bytes early", size-at)
 		}
-		s.add(at, (int64(n)+1)<<c.shift, 1<<c.shift)
-		if len(s.runs) > maxRuns {
-			return nil, fmt.Errorf("%w: a stream in more than %d pieces", ErrLimit, maxRuns)
+		if err := c.add(s, at, (int64(n)+1)<<c.shift, 1<<c.shift); err != nil {
+			return nil, err
 		}
 		var err error
 		if n, err = c.next(n); err != nil {
@@ -303,6 +318,19 @@ func (c *compound) chain(first uint32, size int64) (*stream, error) {
 		}
 	}
 	return s, nil
+}
+
+// add adds a sector to a stream.
+func (c *compound) add(s *stream, at, off, n int64) error {
+	if i := len(s.runs) - 1; i >= 0 && s.runs[i].off+s.runs[i].n == off {
+		s.runs[i].n += n
+		return nil
+	}
+	if c.runs++; c.runs > maxRuns {
+		return fmt.Errorf("%w: streams in more than %d pieces", ErrLimit, maxRuns)
+	}
+	s.runs = append(s.runs, run{at, off, n})
+	return nil
 }
 
 // stream is the content of a stream. Several goroutines may read it.
@@ -314,15 +342,6 @@ type stream struct {
 
 // run is a piece of a stream that lies together.
 type run struct{ at, off, n int64 } // in the stream, in src, bytes
-
-// add adds a sector to the stream.
-func (s *stream) add(at, off, n int64) {
-	if i := len(s.runs) - 1; i >= 0 && s.runs[i].off+s.runs[i].n == off {
-		s.runs[i].n += n
-		return
-	}
-	s.runs = append(s.runs, run{at, off, n})
-}
 
 // ReadAt implements io.ReaderAt.
 func (s *stream) ReadAt(p []byte, off int64) (n int, err error) {

@@ -144,22 +144,66 @@ const (
 type media struct {
 	last    int64 // the highest sequence number of a file on it
 	cabinet string
+	index   int // of the cabinet
 }
 
 // files reads the tables of files, and assigns each file to its cabinet.
 func (p *Package) files(d *database, stream func(name string) (*Stream, error)) error {
 	var all []media
 	if err := d.each("Media", func(r *row) error {
-		all = append(all, media{r.number("LastSequence"), r.text("Cabinet")})
+		all = append(all, media{last: r.number("LastSequence"), cabinet: r.text("Cabinet")})
 		return nil
 	}); err != nil {
 		return err
 	}
 	if s, err := stream(moduleCabinet); err != nil || s != nil && len(all) == 0 {
-		all = []media{{math.MaxInt64, "#" + moduleCabinet}}
+		all = []media{{last: math.MaxInt64, cabinet: "#" + moduleCabinet}}
 	}
 	slices.SortStableFunc(all, func(a, b media) int { return cmp.Compare(a.last, b.last) })
-	for _, m := range all {
+	if err := p.cabinets(all, stream); err != nil {
+		return err
+	}
+	folders, err := d.folders()
+	if err != nil {
+		return err
+	}
+	left, used := maxPaths, map[string]bool{}
+	err = d.each("File", func(r *row) error {
+		folder, name := folders.path(r.text("Component_")), longName(r.text("FileName"))
+		path := folder + name
+		if used[path] { // files for different conditions
+			path = folder + r.text("File") + "/" + name
+		}
+		if used[path] {
+			return damaged("two files have the path %q", path)
+		}
+		used[path] = true
+		if left -= len(path) + 64; left < 0 {
+			return fmt.Errorf("%w: paths of more than %d bytes", ErrLimit, maxPaths)
+		}
+		i, _ := slices.BinarySearchFunc(all, r.number("Sequence"), func(m media, n int64) int { return cmp.Compare(m.last, n) })
+		if i == len(all) || all[i].cabinet == "" || r.number("Attributes")&(notCompressed|compressed) == notCompressed {
+			p.Loose = append(p.Loose, path)
+			return nil
+		}
+		p.Cabinets[all[i].index].Paths[r.text("File")] = path
+		return nil
+	})
+	p.Cabinets = slices.DeleteFunc(p.Cabinets, func(c Cabinet) bool { return len(c.Paths) == 0 })
+	return err
+}
+
+// cabinets opens the cabinets of media.
+func (p *Package) cabinets(all []media, stream func(name string) (*Stream, error)) error {
+	known := map[string]int{}
+	for i := range all {
+		m := &all[i]
+		var again bool
+		if m.index, again = known[m.cabinet]; again {
+			continue
+		}
+		m.index = len(p.Cabinets)
+		known[m.cabinet] = m.index
 		c := Cabinet{Name: m.cabinet, Paths: map[string]string{}}
 		if name, inside := strings.CutPrefix(m.cabinet, "#"); inside {
 			s, err := stream(name)
@@ -173,31 +217,7 @@ func (p *Package) files(d *database, stream func(name string) (*Stream, error)) 
 		}
 		p.Cabinets = append(p.Cabinets, c)
 	}
-	folders, err := d.folders()
-	if err != nil {
-		return err
-	}
-	left, used := maxPaths, map[string]bool{}
-	err = d.each("File", func(r *row) error {
-		folder, name := folders.path(r.text("Component_")), longName(r.text("FileName"))
-		path := folder + name
-		if used[path] { // files for different conditions
-			path = folder + r.text("File") + "/" + name
-		}
-		used[path] = true
-		if left -= len(path) + 64; left < 0 {
-			return fmt.Errorf("%w: paths of more than %d bytes", ErrLimit, maxPaths)
-		}
-		i, _ := slices.BinarySearchFunc(all, r.number("Sequence"), func(m media, n int64) int { return cmp.Compare(m.last, n) })
-		if i == len(all) || all[i].cabinet == "" || r.number("Attributes")&(notCompressed|compressed) == notCompressed {
-			p.Loose = append(p.Loose, path)
-			return nil
-		}
-		p.Cabinets[i].Paths[r.text("File")] = path
-		return nil
-	})
-	p.Cabinets = slices.DeleteFunc(p.Cabinets, func(c Cabinet) bool { return len(c.Paths) == 0 })
-	return err
+	return nil
 }
 
 // longName returns the long form of a name: "SHORT|Long" or only one.

@@ -3,6 +3,7 @@ package msi
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -21,21 +22,22 @@ type database struct {
 
 	width   int // of a number of a string
 	texts   []span
-	text    []byte
+	text    string
 	columns map[string][]column // by table; read with the first table
 }
 
-// span is where a string lies.
+// span is where a string lies in the text.
 type span struct{ off, n uint32 }
 
 // strings reads the pool of strings. A string has a number from 1 on; _StringPool has the lengths, _StringData the
-// bytes.
+// bytes. Of a very long one, the beginning is kept. Texts that are not UTF-8 are read as Latin-1.
 func (d *database) strings() error {
 	pool, err := d.open("_StringPool")
 	if err != nil {
 		return err
 	}
-	if d.text, err = d.open("_StringData"); err != nil {
+	data, err := d.open("_StringData")
+	if err != nil {
 		return err
 	}
 	if len(pool) < 4 {
@@ -46,8 +48,9 @@ func (d *database) strings() error {
 	if le.Uint16(pool[2:])&0x8000 != 0 {
 		d.width = 3
 	}
-	d.texts = append(d.texts, span{})
-	at := uint64(0)
+	d.texts = make([]span, 1, 1+len(pool)/4)
+	var text strings.Builder
+	text.Grow(len(data))
 	for pool = pool[4:]; len(pool) >= 4; pool = pool[4:] {
 		n, uses := uint64(le.Uint16(pool)), le.Uint16(pool[2:])
 		if n == 0 && uses != 0 { // a string of 64 KiB or more has its length in the next element
@@ -56,30 +59,31 @@ func (d *database) strings() error {
 			}
 			n = uint64(le.Uint32(pool))
 		}
-		if at+n > uint64(len(d.text)) {
+		if n > uint64(len(data)) {
 			return damaged("a string lies outside of the texts")
 		}
-		d.texts = append(d.texts, span{uint32(at), uint32(n)})
-		at += n
+		at := text.Len()
+		if b := data[:min(n, maxText)]; utf8.Valid(b) {
+			text.Write(b)
+		} else {
+			for _, c := range b {
+				text.WriteRune(rune(c))
+			}
+		}
+		d.texts = append(d.texts, span{uint32(at), uint32(text.Len() - at)})
+		data = data[n:]
 	}
+	d.text = text.String()
 	return nil
 }
 
-// string returns the string with a number, or the beginning of a very long one. Texts that are not UTF-8 are read as Latin-1.
+// string returns the string with a number; empty if there is none.
 func (d *database) string(n uint32) string {
 	if int64(n) >= int64(len(d.texts)) {
 		return ""
 	}
 	s := d.texts[n]
-	b := d.text[s.off : s.off+min(s.n, maxText)]
-	if utf8.Valid(b) {
-		return string(b)
-	}
-	out := make([]rune, len(b))
-	for i, c := range b {
-		out[i] = rune(c)
-	}
-	return string(out)
+	return d.text[s.off : s.off+s.n]
 }
 
 // column is a column of a table.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/internal/files/msi"
 )
 
@@ -53,11 +54,11 @@ func (w *walk) msi(in *input, rest func() io.Reader) error {
 			err = w.cabinet(in, c.Stream, c.Stream.Size, path)
 		}
 		if err != nil {
-			w.damaged(in, fmt.Errorf("cabinet %s: %w", c.Name, err))
+			w.damaged(in, fmt.Errorf("cabinet %s: %w", truncate.Name(c.Name), err))
 		}
 	}
 	if n := len(p.Loose); n > 0 {
-		w.skip(in.path, ReasonUnsupported, fmt.Errorf("files that it installs lie outside of it: %d, such as %s", n, p.Loose[0]))
+		w.skip(in.path, ReasonUnsupported, fmt.Errorf("files that it installs lie outside of it: %d, such as %s", n, truncate.Name(p.Loose[0])))
 	}
 	for i := range p.Programs {
 		s := &p.Programs[i]

@@ -26,6 +26,7 @@ const (
 	maxCommands  = 16 << 20 // bytes of the load commands of a Mach-O image
 	maxSigners   = 64
 	maxName      = 1024 // bytes
+	maxSubject   = 64 << 10
 )
 
 // Signer is who has made a signature: the names of the one subject. At least one is not empty.
@@ -174,7 +175,7 @@ func superBlob(b []byte) ([]Signer, error) {
 	if len(b) < 12 || be.Uint32(b) != signature {
 		return nil, damaged("no code signature")
 	}
-	team := ""
+	team, left := "", int64(len(b))
 	var list []Signer
 	for i := range min(int64(be.Uint32(b[8:])), maxSigners) {
 		if int64(len(b)) < 12+8*(i+1) {
@@ -188,6 +189,9 @@ func superBlob(b []byte) ([]Signer, error) {
 		n := int64(be.Uint32(blob[4:]))
 		if n < 8 || n > int64(len(blob)) {
 			return nil, damaged("a blob of %d bytes", n)
+		}
+		if left -= n; left < 0 {
+			return nil, damaged("its blobs overlap")
 		}
 		switch blob = blob[:n]; be.Uint32(blob) {
 		case codeDirectory:
@@ -231,7 +235,7 @@ type (
 		Content      asn1.RawValue
 		Certificates asn1.RawValue `asn1:"optional,tag:0"`
 		Revocations  asn1.RawValue `asn1:"optional,tag:1"`
-		Signers      []signerInfo  `asn1:"set"`
+		Signers      asn1.RawValue
 	}
 	signerInfo struct {
 		Version int
@@ -258,28 +262,37 @@ func signers(message []byte) ([]Signer, error) {
 	if _, err := asn1.Unmarshal(info.Content.Bytes, &data); err != nil {
 		return nil, damaged("signed data: %v", err)
 	}
-	var list []Signer
-	for _, s := range data.Signers {
-		if len(list) == maxSigners {
-			break
+	var who []issuerAndSerial
+	for rest := data.Signers.Bytes; len(rest) > 0 && len(who) < maxSigners; {
+		var s signerInfo
+		var err error
+		if rest, err = asn1.Unmarshal(rest, &s); err != nil {
+			return nil, damaged("a signer: %v", err)
 		}
-		for rest := data.Certificates.Bytes; len(rest) > 0; {
-			var raw asn1.RawValue
-			var err error
-			if rest, err = asn1.Unmarshal(rest, &raw); err != nil {
-				return nil, damaged("a certificate: %v", err)
-			}
-			var c certificate
-			if _, err := asn1.Unmarshal(raw.FullBytes, &c); err != nil {
-				continue // an attribute certificate, or another kind
-			}
+		who = append(who, s.Who)
+	}
+	names := make([]Signer, len(who)) // in the order of the signers
+	for rest := data.Certificates.Bytes; len(rest) > 0; {
+		var raw asn1.RawValue
+		var err error
+		if rest, err = asn1.Unmarshal(rest, &raw); err != nil {
+			return nil, damaged("a certificate: %v", err)
+		}
+		var c certificate
+		if _, err := asn1.Unmarshal(raw.FullBytes, &c); err != nil {
+			continue // an attribute certificate, or another kind
+		}
+		for i, w := range who {
 			b := &c.Body
-			if bytes.Equal(b.Serial.FullBytes, s.Who.Serial.FullBytes) && bytes.Equal(b.Issuer.FullBytes, s.Who.Issuer.FullBytes) {
-				if who := subject(b.Subject.FullBytes); who.String() != "" && !slices.Contains(list, who) {
-					list = append(list, who)
-				}
-				break
+			if names[i] == (Signer{}) && bytes.Equal(b.Serial.FullBytes, w.Serial.FullBytes) && bytes.Equal(b.Issuer.FullBytes, w.Issuer.FullBytes) {
+				names[i] = subject(b.Subject.FullBytes)
 			}
+		}
+	}
+	var list []Signer
+	for _, s := range names {
+		if s != (Signer{}) && !slices.Contains(list, s) {
+			list = append(list, s)
 		}
 	}
 	return list, nil
@@ -288,6 +301,9 @@ func signers(message []byte) ([]Signer, error) {
 // subject returns the names of a subject.
 func subject(raw []byte) (s Signer) {
 	var names pkix.RDNSequence
+	if len(raw) > maxSubject {
+		return s
+	}
 	if _, err := asn1.Unmarshal(raw, &names); err != nil {
 		return s
 	}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -185,6 +186,37 @@ func TestMachO(t *testing.T) {
 		if list := of(t, machSigned(c.team, c.message)); !slices.Equal(list, c.want) {
 			t.Errorf("signed by %+v, want %+v", list, c.want)
 		}
+	}
+}
+
+// TestBounds: many signers and many certificates are not compared all with all, and blobs of one place are not read many
+// times.
+func TestBounds(t *testing.T) {
+	seq := func(tag byte, parts ...[]byte) []byte {
+		b, err := asn1.Marshal(asn1.RawValue{Class: int(tag >> 6), Tag: int(tag & 31), IsCompound: true, Bytes: bytes.Join(parts, nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	one, empty := []byte{2, 1, 1}, []byte{0x30, 0}
+	signers := bytes.Repeat(seq(0x30, one, seq(0x30, empty, one)), 2000)
+	certificates := bytes.Repeat(seq(0x30, seq(0x30, []byte{2, 1, 2}, empty, empty, empty, empty)), 2000)
+	data := seq(0x30, one, seq(0x31), empty, seq(0xa0, certificates), seq(0x31, signers))
+	kind := []byte{6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 7, 2}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	list := of(t, signed(symtest.Testdata(t, "pdb/hello-x64.exe"), seq(0x30, kind, seq(0xa0, data))))
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 || list != nil {
+		t.Errorf("%d bytes are taken for 2000 signers and certificates, and %v found; want at most 16 MiB, and nobody", n, list)
+	}
+
+	b := machSigned("ABCDE12345", message(t, company))
+	super := b[64:]
+	copy(super[16:20], super[24:28]) // both blobs are the message
+	if list, err := signature.Of(bytes.NewReader(b), int64(len(b))); !errors.Is(err, signature.ErrFormat) {
+		t.Errorf("two blobs of one place are signed by %v, error %v; want damaged", list, err)
 	}
 }
 

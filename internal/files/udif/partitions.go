@@ -43,10 +43,19 @@ func Partitions(disk io.ReaderAt, size int64) ([]Partition, error) {
 			return damaged("a partition lies outside of the disk")
 		}
 		p, ok, err := probe(disk, size, int64(off), int64(n))
-		if ok {
-			list = append(list, p)
+		if !ok {
+			return err
 		}
-		return err
+		for _, q := range list {
+			if p.Offset == q.Offset { // maps name a partition for several sizes of sectors
+				return nil
+			}
+			if p.Offset < q.Offset+q.Size && q.Offset < p.Offset+p.Size {
+				return damaged("two partitions have the same sectors")
+			}
+		}
+		list = append(list, p)
+		return nil
 	}
 	var err error
 	switch {

@@ -41,6 +41,7 @@ var (
 // Limits of an image.
 const (
 	maxList   = 16 << 20 // bytes of the property list
+	maxQuotes = 1 << 12  // in the property list
 	maxBlocks = 1 << 19
 	maxBlock  = 16 << 20 // bytes of a block that is compressed
 	maxDisk   = 1 << 50  // bytes of the disk
@@ -81,6 +82,7 @@ type Image struct {
 	size   int64
 	raw    bool
 	blocks []block // in the order of the disk
+	stored int64   // bytes of the blocks that are not compressed
 	spend  func(bytes int64) error
 
 	mu   sync.Mutex
@@ -165,6 +167,10 @@ func Open(src io.ReaderAt, size int64, spend func(bytes int64) error) (*Image, e
 
 // readList returns the tables in a property list: the elements Data of the array blkx.
 func readList(list []byte) (tables [][]byte, err error) {
+	// Attributes have quotes. The decoder holds all those of an element in memory.
+	if bytes.Count(list, []byte{'"'})+bytes.Count(list, []byte{'\''}) > maxQuotes {
+		return nil, fmt.Errorf("%w: a property list with more than %d quotes", ErrLimit, maxQuotes)
+	}
 	dec := xml.NewDecoder(bytes.NewReader(list))
 	dec.Strict = true
 	var key, text string
@@ -193,7 +199,7 @@ func readList(list []byte) (tables [][]byte, err error) {
 			case t.Name.Local == "key":
 				key = text
 			case t.Name.Local == "data" && inside && key == "Data":
-				b, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
+				b, err := base64.StdEncoding.DecodeString(strings.NewReplacer(" ", "", "\t", "").Replace(text))
 				if err != nil {
 					return nil, damaged("a table: %v", err)
 				}
@@ -243,14 +249,30 @@ func (m *Image) addTable(t []byte, data uint64) error {
 				return damaged("a block lies outside the file")
 			}
 			b.off, b.packed = int64(data+from+off), int64(packed)
-			if kind == kindRaw && b.packed < b.n {
-				return damaged("a block is shorter than its sectors")
-			}
-			if kind != kindRaw && b.n > maxBlock {
-				return fmt.Errorf("%w: a block of %d bytes", ErrLimit, b.n)
+			if err := m.check(&b); err != nil {
+				return err
 			}
 		}
 		m.blocks = append(m.blocks, b)
+	}
+	return nil
+}
+
+// check checks a block with data in the image. What is read of the image is in proportion to its size and to what was
+// spent.
+func (m *Image) check(b *block) error {
+	const packer = 4 << 10 // bytes that a format may add
+	switch {
+	case b.kind != kindRaw && b.n > maxBlock:
+		return fmt.Errorf("%w: a block of %d bytes", ErrLimit, b.n)
+	case b.kind != kindRaw && b.packed > 2*b.n+packer:
+		return damaged("a block of %d bytes is compressed to %d", b.n, b.packed)
+	case b.kind == kindRaw && b.packed < b.n:
+		return damaged("a block is shorter than its sectors")
+	case b.kind == kindRaw:
+		if m.stored += b.n; m.stored > m.size {
+			return damaged("its blocks have more bytes than the file")
+		}
 	}
 	return nil
 }

@@ -3,9 +3,11 @@ package udif_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,6 +97,13 @@ func TestRefused(t *testing.T) {
 		copy(b[len(b)-512+at:], text)
 		return b
 	}
+	again := []udiftest.Block{{Kind: 1, Sectors: 64, Data: make([]byte, 64*512)}}
+	for range 100 {
+		again = append(again, udiftest.Block{Kind: 1, Sectors: 64, Again: true})
+	}
+	attributes := change(0, "")
+	binary.BigEndian.PutUint64(attributes[len(attributes)-512+224:], 100_000)
+	attributes = slices.Insert(attributes, 512, []byte("<a"+strings.Repeat(` b=""`, 20_000))...)
 	for _, c := range []struct {
 		name  string
 		image []byte
@@ -106,9 +115,12 @@ func TestRefused(t *testing.T) {
 		{"version 5", change(4, "\x00\x00\x00\x05"), udif.ErrFormat},
 		{"no list", change(224, "\x00\x00\x00\x00\x00\x00\x00\x00"), udif.ErrFormat},
 		{"a huge list", change(224, "\x7f\x00\x00\x00\x00\x00\x00\x00"), udif.ErrLimit},
+		{"a list of attributes", attributes, udif.ErrLimit},
 		{"a list outside", change(216, "\x7f\x00\x00\x00\x00\x00\x00\x00"), udif.ErrFormat},
 		{"a huge block", udiftest.Image([]udiftest.Block{{Kind: 0x80000005, Sectors: 1 << 20, Data: sector}}), udif.ErrLimit},
 		{"a huge disk", udiftest.Image([]udiftest.Block{{Kind: 0, Sectors: 1 << 50}}), udif.ErrFormat},
+		{"a block that is larger when it is compressed", udiftest.Image([]udiftest.Block{{Kind: 0x80000005, Sectors: 1, Data: make([]byte, 1<<20)}}), udif.ErrFormat},
+		{"blocks of one place", udiftest.Image(again), udif.ErrFormat},
 		{"a short block", udiftest.Image([]udiftest.Block{{Kind: 1, Sectors: 2, Data: sector}}), udif.ErrFormat},
 	} {
 		if _, err := udif.Open(bytes.NewReader(c.image), int64(len(c.image)), free); !errors.Is(err, c.want) {
@@ -153,9 +165,15 @@ func TestPartitions(t *testing.T) {
 	copy(gpt[0x28*512+32:], "NXSB")
 	copy(gpt[0x40*512+1024:], "BD")
 	want := []udif.Partition{{udif.APFS, 0x28 * 512, 9 * 512}, {udif.HFS, 0x40 * 512, 17 * 512}}
+	copy(gpt[1024+256:], gpt[1024+128:1024+256]) // the second one again
 	list, err = udif.Partitions(bytes.NewReader(gpt), int64(len(gpt)))
 	if err != nil || len(list) != 2 || list[0] != want[0] || list[1] != want[1] {
 		t.Errorf("the partitions of a table of GUIDs are %+v, %v; want %+v", list, err, want)
+	}
+	copy(gpt[0x41*512+1024:], "BD")
+	gpt[1024+256+32]++
+	if list, err := udif.Partitions(bytes.NewReader(gpt), int64(len(gpt))); !errors.Is(err, udif.ErrFormat) {
+		t.Errorf("partitions in one another are %+v, %v; want damaged", list, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/store/deflate"
 )
 
 // rounds is how often a test tries what is random: all of it in the long form.
@@ -226,6 +227,8 @@ func FuzzOpen(f *testing.F) {
 	b := edit(rand.New(rand.NewPCG(1, 1)), base, 30)
 	movedBase, movedTo := moving(1000)
 	f.Add(encoded(f, movedTo, movedBase), true)
+	f.Add(chilled(f, framed(f, base[:30_000]), nil), true) // with recipes
+	f.Add(chilled(f, compressed(f, 6, base[:30_000]), nil), true)
 	for _, file := range [][]byte{encoded(f, base, nil), encoded(f, b, base), encoded(f, nil, nil), encoded(f, b[:100], base), encoded(f, make([]byte, 1000), base)} {
 		f.Add(file, false)
 		f.Add(file, true)
@@ -234,14 +237,14 @@ func FuzzOpen(f *testing.F) {
 		if len(file) >= headLen+footLen && seal {
 			f := file[len(file)-footLen:]
 			at, n := binary.LittleEndian.Uint64(f), binary.LittleEndian.Uint32(f[8:])
-			if at >= uint64(headEnd(file)) && at < uint64(len(file)) && uint64(n) <= uint64(len(file)-footLen)-at {
+			if at >= uint64(headEnd(file)) && at <= uint64(len(file)-footLen) && uint64(n) <= uint64(len(file)-footLen)-at {
 				file = sealed(file)
 			}
 		}
 		within(t, func() {
 			h, err := ReadHeader(bytes.NewReader(file), int64(len(file)))
 			p, err2 := Inspect(bytes.NewReader(file), int64(len(file)))
-			if (err == nil) != (err2 == nil) || err == nil && p.Header.Sum != h.Sum || p.Header.Size != h.Size || p.Header.BaseSum != h.BaseSum {
+			if (err == nil) != (err2 == nil) || err == nil && (p.Header.Sum != h.Sum || p.Header.Size != h.Size || p.Header.BaseSum != h.BaseSum) {
 				t.Errorf("ReadHeader %v, Inspect %v", err, err2)
 			}
 			c, err := Open(bytes.NewReader(file), int64(len(file)), bytes.NewReader(base))
@@ -256,6 +259,18 @@ func FuzzOpen(f *testing.F) {
 			}
 		})
 	})
+}
+
+// TestHugeRecipe: no memory is taken for a recipe that is longer than any.
+func TestHugeRecipe(t *testing.T) {
+	for _, n := range []int64{1 << 30, 1 << 40} {
+		within(t, func() {
+			l := newLayout(n, []deflate.Stream{{Len: n, Size: 1 << 20}}, []int64{n/8 + maxLayout + 1})
+			if _, err := newPacker(zeros{}, l, false).ReadAt(make([]byte, 1), 0); !errors.Is(err, ErrDamaged) {
+				t.Errorf("a stream of %d bytes: %v, want damaged", n, err)
+			}
+		})
+	}
 }
 
 // FuzzDelta: what is written of any two contents is read back.

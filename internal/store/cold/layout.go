@@ -308,6 +308,9 @@ type packer struct {
 	skip    []byte
 }
 
+// maxPacked is from which length on a stream has no longer recipe: an eighth of it.
+const maxPacked = 1 << 31
+
 // maxMade is how long a stream is at most whose bytes are kept.
 const maxMade = 16 << 20
 
@@ -387,8 +390,8 @@ func (p *packer) begin(stream int) error {
 	if stream > 0 {
 		from = p.recipes[stream-1]
 	}
-	if end-from > s.Len+maxLayout {
-		return damaged("a recipe of a stream is longer than the stream")
+	if end-from > min(s.Len, maxPacked)/8+maxLayout {
+		return damaged("a recipe of %d bytes for a stream of %d", end-from, s.Len)
 	}
 	recipe := make([]byte, end-from)
 	if err := readFull(p.r, recipe, p.unpacked+from, "the recipes"); err != nil {

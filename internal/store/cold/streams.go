@@ -99,7 +99,7 @@ func (f *finder) end() { f.ctx, f.src, f.streams = nil, Source{}, nil }
 
 const (
 	searchSize = 1 << 20
-	// headSize is how many bytes before a stream are looked at once.
+	// headSize is how many bytes the head of a stream has at most.
 	headSize = 512
 )
 
@@ -109,6 +109,9 @@ var begins = [256]bool{0x78: true, 0x1f: true, 'P': true, 'M': true, 0x28: true}
 // search looks at each byte that is in no stream.
 func (f *finder) search() error {
 	for at := int64(0); at < f.src.Size; {
+		if err := f.ctx.Err(); err != nil {
+			return err
+		}
 		b := f.buf[:min(int64(len(f.buf)), f.src.Size-at)]
 		if err := readAll(f.src, b, at); err != nil {
 			return err
@@ -147,7 +150,7 @@ func (f *finder) look(b []byte, at int64) (end int64, err error) {
 		}
 		return 0, nil
 	}
-	if head := streamHead(b); head > 0 {
+	if head := streamHead(b[:min(len(b), headSize)]); head > 0 {
 		return f.try(at + int64(head))
 	}
 	if isCabinet(b) {

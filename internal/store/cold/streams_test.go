@@ -214,3 +214,37 @@ func unpackedDamage(t *testing.T, form func(testing.TB, []byte) []byte) {
 		}
 	}
 }
+
+// counted counts its reads.
+type counted struct {
+	io.ReaderAt
+	n int
+}
+
+func (c *counted) ReadAt(b []byte, at int64) (int, error) {
+	c.n++
+	return c.ReaderAt.ReadAt(b, at)
+}
+
+// TestSearchBounds: heads without an end take no time, and the search ends with its context also where there are no
+// streams.
+func TestSearchBounds(t *testing.T) {
+	from := time.Now()
+	names := bytes.Repeat([]byte("\x1f\x8b\x08\x08and so on, no zero"), 1<<20/22)
+	if s, err := Unpack(t.Context(), content(names)); err != nil || s.Unpacked() {
+		t.Errorf("unpacked %v, %v", s.Unpacked(), err)
+	}
+	if d := time.Since(from); d > 3*time.Second {
+		t.Errorf("heads of gzip whose names do not end take %v", d)
+	}
+	head := make([]byte, cabinetHead+4)
+	copy(head, cabinetMagic)
+	copy(head[8:], "\xff\xff\xff\x7f")
+	copy(head[24:], "\x03\x01\x00\x01") // 256 folders
+	r := &counted{ReaderAt: bytes.NewReader(bytes.Repeat(head, 4<<20/len(head)))}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Unpack(ctx, Source{ReaderAt: r, Size: 4 << 20 / int64(len(head)) * int64(len(head))}); !errors.Is(err, context.Canceled) || r.n > 0 {
+		t.Errorf("%d reads after the end of the context, %v", r.n, err)
+	}
+}

@@ -133,6 +133,9 @@ func (a *analysis) begin(h head, s setting, size int64) bool {
 // add takes the block that d has decoded, and writes down how it differs. Of a block that cannot be made
 // again, the error is ErrRefused.
 func (a *analysis) add(ctx context.Context, b *block, d *decoder) error {
+	if b.size == 0 && !b.last { // no Packer makes it
+		return ErrRefused
+	}
 	flags := 0
 	plain := d.text.b[len(d.text.b)-b.size:]
 	if b.size != a.expected() {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -265,6 +266,18 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := a.Probe(t.Context(), r, 0, size, n); !errors.Is(err, ErrRefused) {
 		t.Errorf("wrong checksum: %v", err)
+	}
+	// A frame with an empty block in the middle.
+	good = made(t, sample(t, 0, 300_000), s)
+	if err := a.decoder.begin(bytes.NewReader(good), 0, int64(len(good))); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.decoder.next(&a.block); err != nil {
+		t.Fatal(err)
+	}
+	r = bytes.NewReader(slices.Insert(bytes.Clone(good), int(a.decoder.at), 0, 0, 0))
+	if ok, err := a.Probe(t.Context(), r, 0, 300_000, r.Size()); ok || !errors.Is(err, ErrRefused) {
+		t.Errorf("an empty block: %v, %v; want it refused", ok, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -15,6 +15,7 @@ type Block struct {
 	Kind    uint32
 	Sectors uint64
 	Data    []byte // as stored
+	Again   bool   // the data are those of the block before
 }
 
 // Zlib returns blocks of up to 64 KiB, compressed with zlib, with the bytes of a disk; those of zeros have no data.
@@ -47,22 +48,25 @@ func Image(tables ...[]Block) []byte {
 		copy(t, "mish\x00\x00\x00\x01")
 		be.PutUint64(t[8:], sector)
 		be.PutUint32(t[200:], uint32(len(blocks)+1))
-		at := uint64(0)
-		add := func(kind uint32, n uint64, data []byte) {
+		at, from := uint64(0), 0
+		add := func(b Block) {
+			if !b.Again {
+				from = len(out)
+				out = append(out, b.Data...)
+			}
 			e := make([]byte, 40)
-			be.PutUint32(e, kind)
+			be.PutUint32(e, b.Kind)
 			be.PutUint64(e[8:], at)
-			be.PutUint64(e[16:], n)
-			be.PutUint64(e[24:], uint64(len(out)))
-			be.PutUint64(e[32:], uint64(len(data)))
+			be.PutUint64(e[16:], b.Sectors)
+			be.PutUint64(e[24:], uint64(from))
+			be.PutUint64(e[32:], uint64(len(out)-from))
 			t = append(t, e...)
-			out = append(out, data...)
-			at += n
+			at += b.Sectors
 		}
 		for _, b := range blocks {
-			add(b.Kind, b.Sectors, b.Data)
+			add(b)
 		}
-		add(0xffffffff, 0, nil)
+		add(Block{Kind: 0xffffffff})
 		be.PutUint64(t[16:], at)
 		sector += at
 		list = fmt.Appendf(list, "<dict><key>Attributes</key><string>0x0050</string><key>Data</key>\n<data>\n%s\n</data>\n"+
