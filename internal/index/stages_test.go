@@ -259,12 +259,17 @@ func testStageParts(t *testing.T) {
 			t.Errorf("part %d at node %s: %s, want %s", x.n, x.node, got, x.want)
 		}
 	}
+	forget := func(got []byte, want bool) {
+		t.Helper()
+		if is, err := db.Stages.ForgetParts(ctx, s.ID, c.Ref, got); err != nil || is != want {
+			t.Errorf("parts %x are forgotten: %t, %v; want %t", got, is, err, want)
+		}
+	}
+	forget([]byte{8, 0}, false)
 	if k, err := db.Stages.Content(ctx, s.ID, c.Ref); err != nil || k.Node != "b" || k.Whole || k.Size != c.Size {
 		t.Errorf("content: %+v, %v; want one at node b, not whole, with the size of the file", k, err)
 	}
-	if err := db.Stages.Forget(ctx, s.ID, []blob.Ref{c.Ref}); err != nil {
-		t.Fatal(err)
-	}
+	forget([]byte{8, 2}, true)
 	if _, err := db.Stages.Content(ctx, s.ID, c.Ref); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a forgotten content: %v, want not found", err)
 	}

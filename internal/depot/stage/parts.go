@@ -102,7 +102,7 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 		s.follow(ctx, p, k, content, got)
 		return nil
 	}
-	files, err = s.finish(ctx, row, k, p, content)
+	files, err = s.finish(ctx, row, k, p, content, got)
 	if err != nil || len(files) == 0 {
 		return s.explain(ctx, err, id)
 	}
@@ -154,7 +154,7 @@ func (s *Stages) localParts(ctx context.Context, c Caller, id string, ref blob.R
 		if isComplete(got, count) {
 			p, done := s.partials.use(k)
 			defer done()
-			if _, err := s.finish(ctx, row, k, p, content); err != nil {
+			if _, err := s.finish(ctx, row, k, p, content, got); err != nil {
 				return list, s.explain(ctx, err, id)
 			}
 		}
@@ -181,7 +181,11 @@ func (s *Stages) received(ctx context.Context, k partialKey, c record.Content) (
 			return nil, err
 		}
 		s.partials.forget(k)
-		return nil, s.db.Forget(ctx, k.stage, []blob.Ref{c.Ref})
+		forgotten, err := s.db.ForgetParts(ctx, k.stage, c.Ref, row.Parts)
+		if err == nil && !forgotten {
+			err = refuse(Busy, "the parts are being accepted, or lost parts are sent again; try again")
+		}
+		return nil, err
 	}
 	return row.Parts, nil
 }
@@ -258,9 +262,11 @@ func (s *Stages) follow(ctx context.Context, p *partial, k partialKey, c record.
 	}
 }
 
-// finish accepts a content of which all parts have arrived. It returns nil if that
+// finish accepts a content of which all parts have arrived and are recorded. It returns nil if that
 // has happened already.
-func (s *Stages) finish(ctx context.Context, row stages.StageRow, k partialKey, p *partial, c record.Content) ([]stages.StageFile, error) {
+func (s *Stages) finish(
+	ctx context.Context, row stages.StageRow, k partialKey, p *partial, c record.Content, recorded []byte,
+) ([]stages.StageFile, error) {
 	p.ending.Lock()
 	defer p.ending.Unlock()
 	all, err := s.db.FilesOf(ctx, k.stage, []blob.Ref{c.Ref})
@@ -284,7 +290,7 @@ func (s *Stages) finish(ctx context.Context, row stages.StageRow, k partialKey, 
 	if ref != c.Ref {
 		s.partials.forget(k)
 		_ = os.Remove(path)
-		if err := s.db.Forget(ctx, k.stage, []blob.Ref{c.Ref}); err != nil {
+		if _, err := s.db.ForgetParts(ctx, k.stage, c.Ref, recorded); err != nil {
 			return nil, err
 		}
 		return nil, refuse(WrongHash, "the parts together have SHA-256 %s, not %s: send all of them again", ref, c.Ref)

@@ -708,3 +708,32 @@ func TestPartsAtOnce(t *testing.T) {
 		t.Errorf("commit: %+v, %v; want the file", done, err)
 	}
 }
+
+// TestPartsAgain: parts that come again while their content is being accepted do not undo that.
+func TestPartsAgain(t *testing.T) {
+	t.Parallel()
+	d, c := newTestDepot(t), testCaller("ci")
+	s := d.stages(Options{Limits: Limits{Part: 1000}})
+	id := opened(t, s, c, Spec{})
+	const files = 40
+	for i := range files {
+		f := newTestFile(i+1, 2500)
+		wanted(t, s, c, id, f)
+		count, send := sendsParts(t, s, c, id, f)
+		var wg sync.WaitGroup
+		for range 3 {
+			for n := range count {
+				wg.Go(func() {
+					err := send(s, n, false)
+					if r, ok := errors.AsType[*Refusal](err); err != nil && (!ok || r.Kind != Busy) {
+						t.Errorf("part %d: %v", n, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+	}
+	if done, err := s.Commit(t.Context(), c, id, Commit{}); err != nil || done.Files != files {
+		t.Errorf("commit: %+v, %v; want %d files", done, err, files)
+	}
+}

@@ -213,6 +213,27 @@ func (ss StageRows) Forget(ctx context.Context, id string, refs []blob.Ref) erro
 	})
 }
 
+// ForgetParts forgets the parts of a content, because their file is not there or has other bytes. It returns false, and
+// changes nothing, if these are not all recorded parts any more: more have come, or the content has arrived.
+func (ss StageRows) ForgetParts(ctx context.Context, id string, ref blob.Ref, got []byte) (forgotten bool, err error) {
+	err = ss.db.UpdateUnsynced(ctx, "forget parts", func(w *engine.Write) error {
+		if _, err := sumOfStage(w, id); err != nil {
+			return err
+		}
+		var size int64
+		err := w.Row("DELETE FROM stage_content WHERE stage_id = $1 AND sha256 = $2 AND state = 0 AND parts = $3 RETURNING size",
+			[]any{id, ref[:], got}, &size)
+		if forgotten = err == nil; errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err == nil {
+			_, err = w.Exec("UPDATE stage SET staged = staged - $2, changes = changes + 1 WHERE id = $1", id, size)
+		}
+		return err
+	})
+	return forgotten, err
+}
+
 // Staged returns the sum of the bytes that all stages keep.
 func (ss StageRows) Staged(ctx context.Context) (n int64, err error) {
 	err = ss.db.Points.Row(ctx, "SELECT coalesce(sum(staged), 0) FROM stage WHERE staged > 0", nil, &n)
