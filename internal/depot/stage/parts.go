@@ -75,12 +75,10 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 		delete(p.writing, n)
 		p.mu.Unlock()
 	}()
-	hashed := p.hashed()
 	got, err := s.received(ctx, k, content)
 	if err != nil {
 		return s.explain(ctx, err, id)
 	}
-	p.check(hashed, got)
 	if !hasBit(got, n) {
 		if len(got) == 0 {
 			if err := s.spool.room(ctx, row, content.Size); err != nil {
@@ -94,9 +92,7 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 		if got, err = s.db.PutPart(ctx, id, s.node, content, n, count); err != nil {
 			return s.explain(ctx, err, id)
 		}
-		if hasBit(got, n) {
-			p.advance(upTo)
-		}
+		p.advance(upTo, got)
 	}
 	if !isComplete(got, count) {
 		s.follow(ctx, p, k, content, got)
@@ -241,6 +237,7 @@ func (s *Stages) follow(ctx context.Context, p *partial, k partialKey, c record.
 		return
 	}
 	defer p.hashing.Unlock()
+	p.check(recorded)
 	x := p.hashed()
 	if !hasBit(recorded, x.parts) {
 		return
@@ -253,7 +250,7 @@ func (s *Stages) follow(ctx context.Context, p *partial, k partialKey, c record.
 	for range maxFollow {
 		off := int64(x.parts) * s.limits.Part
 		n := min(s.limits.Part, c.Size-off)
-		if got, err := s.spool.copy(ctx, k.stage, x.sum, io.NewSectionReader(f, off, n)); err != nil || got != n || !p.advance(x) {
+		if got, err := s.spool.copy(ctx, k.stage, x.sum, io.NewSectionReader(f, off, n)); err != nil || got != n || !p.advance(x, recorded) {
 			return
 		}
 		if x = p.hashed(); !hasBit(recorded, x.parts) {
@@ -269,6 +266,7 @@ func (s *Stages) finish(
 ) ([]stages.StageFile, error) {
 	p.ending.Lock()
 	defer p.ending.Unlock()
+	p.check(recorded)
 	all, err := s.db.FilesOf(ctx, k.stage, []blob.Ref{c.Ref})
 	if err != nil {
 		return nil, err
