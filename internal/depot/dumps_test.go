@@ -222,3 +222,30 @@ func TestDumpsInCopies(t *testing.T) {
 		}
 	}
 }
+
+// TestDumpThatStays: the bytes of a dump that cannot be deleted are told, and do not keep those of others.
+func TestDumpThatStays(t *testing.T) {
+	c := &clock{t: time.Now()}
+	dir := filepath.Join(t.TempDir(), "depot")
+	d, err := Open(t.Context(), dir, Options{Now: c.now, KeepDumps: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	path := func(body string) string {
+		keptDump(t, d, "a.dmp", []byte(body))
+		sum := blob.Sum([]byte(body)).String()
+		return filepath.Join(dir, "blobs", sum[:2], sum[2:])
+	}
+	one, two := path("one"), path("two")
+	if err := errors.Join(os.Remove(one), os.MkdirAll(filepath.Join(one, "in the way"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	c.advance(time.Hour)
+	if err := sweepRows(t.Context(), d, c.now()); err == nil || !strings.Contains(err.Error(), "gc deletes") {
+		t.Errorf("a dump that cannot be deleted: error %v, want what becomes of it", err)
+	}
+	if _, err := os.Stat(two); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the bytes of the other one: %v, want fs.ErrNotExist", err)
+	}
+}

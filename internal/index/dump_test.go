@@ -128,3 +128,49 @@ func testDumps(t *testing.T) {
 	}
 	sound()
 }
+
+// TestDumpShares: who sends many dumps pushes out their own, and not those of others.
+func TestDumpShares(t *testing.T) { onEngines(t, testDumpShares) }
+
+func testDumpShares(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	n := 0
+	put := func(who string, size int64) {
+		t.Helper()
+		n++
+		d := contents.Dump{
+			ID: fmt.Sprint(n), Name: "a.dmp", Who: who, At: c.t, Until: c.t.Add(time.Hour), Content: record.Content{Ref: ref(n), Size: size},
+		}
+		if err := db.Dumps.Put(t.Context(), &d, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(most int, bytes int64, want string) {
+		t.Helper()
+		if _, err := db.Dumps.Expire(t.Context(), c.t, most, bytes); err != nil {
+			t.Fatal(err)
+		}
+		list, err := db.Dumps.List(t.Context(), 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, d := range list {
+			ids = append(ids, d.ID)
+		}
+		if got := strings.Join(ids, " "); got != want {
+			t.Errorf("of at most %d dumps and %d bytes are left: %s, want %s", most, bytes, got, want)
+		}
+	}
+	put("anna", 100) // 1
+	put("bert", 100) // 2
+	for range 5 {
+		put("", 100) // 3 to 7
+	}
+	left(6, 1<<40, "7 6 5 4 2 1")
+	left(100, 500, "7 6 5 2 1")
+	put("anna", 400) // 8
+	left(100, 800, "8 7 6 5 2")
+	left(3, 1<<40, "8 7 2")
+}

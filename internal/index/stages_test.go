@@ -227,13 +227,19 @@ func testStageParts(t *testing.T) {
 	ctx := t.Context()
 	s := stageFor(t, db, stages.StageRow{ID: "s", Caller: "c", Owner: "test:c"})
 	c := record.Content{Ref: ref(1), Size: 1001}
-	put := func(node string, n int) string {
+	last := "" // mark
+	put := func(node string, n int, again bool) string {
 		t.Helper()
 		got, err := db.Stages.PutPart(ctx, s.ID, node, c, n, 11)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf("%x", got)
+		if mark := stages.PartsMark(got); (mark == last) != again {
+			t.Errorf("part %d at node %s: the mark %x after %x, want the same: %t", n, node, mark, last, again)
+		} else {
+			last = mark
+		}
+		return fmt.Sprintf("%x", got[:2])
 	}
 	own := func(from, node string, want error) {
 		t.Helper()
@@ -255,21 +261,29 @@ func testStageParts(t *testing.T) {
 			own("a", "b", nil)
 			own("a", "c", stages.ErrStageMoved)
 		}
-		if got := put(x.node, x.n); got != x.want {
+		if got := put(x.node, x.n, x.n > 3); got != x.want {
 			t.Errorf("part %d at node %s: %s, want %s", x.n, x.node, got, x.want)
 		}
 	}
+	forget := func(got []byte, want bool) {
+		t.Helper()
+		if is, err := db.Stages.ForgetParts(ctx, s.ID, c.Ref, got); err != nil || is != want {
+			t.Errorf("parts %x are forgotten: %t, %v; want %t", got, is, err, want)
+		}
+	}
+	forget(append([]byte{8, 0}, last...), false)
 	if k, err := db.Stages.Content(ctx, s.ID, c.Ref); err != nil || k.Node != "b" || k.Whole || k.Size != c.Size {
 		t.Errorf("content: %+v, %v; want one at node b, not whole, with the size of the file", k, err)
 	}
-	if err := db.Stages.Forget(ctx, s.ID, []blob.Ref{c.Ref}); err != nil {
-		t.Fatal(err)
-	}
+	forget(append([]byte{8, 2}, last...), true)
 	if _, err := db.Stages.Content(ctx, s.ID, c.Ref); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a forgotten content: %v, want not found", err)
 	}
 	if n, err := db.Stages.Staged(ctx); err != nil || n != 0 {
 		t.Errorf("staged: %d, %v; want nothing", n, err)
+	}
+	if got := put("b", 0, false); got != "0100" {
+		t.Errorf("part 0 after all were forgotten: %s, want 0100", got)
 	}
 	if _, err := db.Stages.PutPart(ctx, "none", "a", c, 0, 11); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a part for no stage: %v, want not found", err)

@@ -121,6 +121,45 @@ func testWishes(t *testing.T) {
 	clean(t, db)
 }
 
+// TestWishRoles: a file ends the wishes for its role. Another file of the same id is still waited for.
+func TestWishRoles(t *testing.T) { onEngines(t, testWishRoles) }
+
+func testWishRoles(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	one := pdb(1)
+	key := one.Aliases[0]
+	const another, both = symfile.Role(1 << 15), symfile.Role(1 << 14) // both is of the two wishes, and of no file
+	wish := func() {
+		putWishes(t, db, "a", wishOf(key.ID, "", key.Role|both), wishOf(key.ID, "", another|both))
+	}
+	left := func(who string, want int64) {
+		t.Helper()
+		if n := tally(t, db, "wish"); n != want {
+			t.Errorf("%s: %d wishes are left, want %d", who, n, want)
+		}
+	}
+	wish()
+	match(t, db, commitTest(t, db, "game", one), 1)
+	left("a build", 1)
+	wish()
+	if err := db.Wishes.Come(t.Context(), []wishes.Wish{wishOf(key.ID, key.Name, key.Role)}, func(w *engine.Write, keys []wishes.Wish) error {
+		n, _, err := wishes.Bring(w, 1, keys, c.t)
+		if n != 1 {
+			t.Errorf("a watched folder: %d arrivals, want 1", n)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	left("a watched folder", 1)
+	other := pdb(1)
+	other.Aliases[0].Role = another
+	match(t, db, commitTest(t, db, "game", other), 1)
+	left("another build", 0)
+	clean(t, db)
+}
+
 // An owner cannot push the wishes of others out.
 func TestWishShare(t *testing.T) { onEngines(t, testWishShare) }
 

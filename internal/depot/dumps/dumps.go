@@ -3,10 +3,12 @@
 package dumps
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -137,18 +139,25 @@ func (ds *Dumps) Sweep(ctx context.Context, now time.Time) error {
 }
 
 // drop deletes the bytes of dumps at once, unless something else refers to them. In a bucket, objects that could
-// not be deleted before are deleted too.
-func (ds *Dumps) drop(ctx context.Context, refs []blob.Ref) error {
-	inUse := func(ref blob.Ref) {
+// not be deleted before are deleted too. The error is that of the first one that cannot be deleted; the others are.
+func (ds *Dumps) drop(ctx context.Context, refs []blob.Ref) (failed error) {
+	remove := content.Deleter(ctx, ds.parts.Blobs, func(ref blob.Ref) {
 		ds.parts.Log.Warn("another program holds a deleted dump open; gc deletes it later", "content", ref.String())
-	}
+	})
 	if len(refs) > 0 {
-		if _, err := ds.parts.DB.DropContents(ctx, refs, ds.parts.Now(), content.Deleter(ctx, ds.parts.Blobs, inUse)); err != nil {
+		if _, err := ds.parts.DB.DropContents(ctx, refs, ds.parts.Now(), func(ref blob.Ref) error {
+			err := remove(ref)
+			if err == nil || ctx.Err() != nil {
+				return err
+			}
+			failed = cmp.Or(failed, fmt.Errorf("the bytes of a deleted dump are still there until gc deletes them: %w", err))
+			return nil
+		}); err != nil {
 			return err
 		}
 	}
 	if b, ok := coldstore.BucketStore(ds.parts.Blobs); ok {
 		return b.DeleteNow(ctx, refs)
 	}
-	return nil
+	return failed
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -20,10 +21,11 @@ type partialKey struct {
 type partial struct {
 	mu      sync.Mutex
 	writing map[int]bool // parts that are being received; guarded by mu
-	// sum is the hash of the first parts, which are recorded, and next their number.
-	// Guarded by mu.
+	// sum is the hash of the first parts, which are recorded, next their number, and mark that of
+	// their record. Guarded by mu.
 	sum  hash.Hash
 	next int
+	mark string
 	// hashing is held while parts are read again to be hashed, and ending while all are
 	// accepted. ending comes first.
 	hashing, ending sync.Mutex
@@ -119,23 +121,24 @@ func (p *partial) hashed() prefix {
 }
 
 // advance takes the hash of the first parts to which the next one was added, which is recorded. It
-// returns false if the hash that was continued is not that of the first parts any more.
-func (p *partial) advance(x prefix) bool {
+// returns false if the hash that was continued is not that of the first parts of this record.
+func (p *partial) advance(x prefix, recorded []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if x.of == nil || x.of != p.sum {
+	mark := stages.PartsMark(recorded)
+	if x.of == nil || x.of != p.sum || x.parts > 0 && mark != p.mark {
 		return false
 	}
-	p.sum, p.next = x.sum, x.parts+1
+	p.sum, p.next, p.mark = x.sum, x.parts+1, mark
 	return true
 }
 
-// check forgets the hash of the first parts if not all of them are recorded, as was looked up after
-// x was: another process has found that they are not right.
-func (p *partial) check(x prefix, recorded []byte) {
+// check forgets the hash of the first parts if it is not of this record: another process has found
+// that they are not right.
+func (p *partial) check(recorded []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if x.of == p.sum && !isComplete(recorded, x.parts) {
+	if p.next > 0 && stages.PartsMark(recorded) != p.mark {
 		p.sum, p.next = sha256.New(), 0
 	}
 }

@@ -75,12 +75,10 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 		delete(p.writing, n)
 		p.mu.Unlock()
 	}()
-	hashed := p.hashed()
 	got, err := s.received(ctx, k, content)
 	if err != nil {
 		return s.explain(ctx, err, id)
 	}
-	p.check(hashed, got)
 	if !hasBit(got, n) {
 		if len(got) == 0 {
 			if err := s.spool.room(ctx, row, content.Size); err != nil {
@@ -94,15 +92,13 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 		if got, err = s.db.PutPart(ctx, id, s.node, content, n, count); err != nil {
 			return s.explain(ctx, err, id)
 		}
-		if hasBit(got, n) {
-			p.advance(upTo)
-		}
+		p.advance(upTo, got)
 	}
 	if !isComplete(got, count) {
 		s.follow(ctx, p, k, content, got)
 		return nil
 	}
-	files, err = s.finish(ctx, row, k, p, content)
+	files, err = s.finish(ctx, row, k, p, content, got)
 	if err != nil || len(files) == 0 {
 		return s.explain(ctx, err, id)
 	}
@@ -154,7 +150,7 @@ func (s *Stages) localParts(ctx context.Context, c Caller, id string, ref blob.R
 		if isComplete(got, count) {
 			p, done := s.partials.use(k)
 			defer done()
-			if _, err := s.finish(ctx, row, k, p, content); err != nil {
+			if _, err := s.finish(ctx, row, k, p, content, got); err != nil {
 				return list, s.explain(ctx, err, id)
 			}
 		}
@@ -181,7 +177,11 @@ func (s *Stages) received(ctx context.Context, k partialKey, c record.Content) (
 			return nil, err
 		}
 		s.partials.forget(k)
-		return nil, s.db.Forget(ctx, k.stage, []blob.Ref{c.Ref})
+		forgotten, err := s.db.ForgetParts(ctx, k.stage, c.Ref, row.Parts)
+		if err == nil && !forgotten {
+			err = refuse(Busy, "the parts are being accepted, or lost parts are sent again; try again")
+		}
+		return nil, err
 	}
 	return row.Parts, nil
 }
@@ -237,6 +237,7 @@ func (s *Stages) follow(ctx context.Context, p *partial, k partialKey, c record.
 		return
 	}
 	defer p.hashing.Unlock()
+	p.check(recorded)
 	x := p.hashed()
 	if !hasBit(recorded, x.parts) {
 		return
@@ -249,7 +250,7 @@ func (s *Stages) follow(ctx context.Context, p *partial, k partialKey, c record.
 	for range maxFollow {
 		off := int64(x.parts) * s.limits.Part
 		n := min(s.limits.Part, c.Size-off)
-		if got, err := s.spool.copy(ctx, k.stage, x.sum, io.NewSectionReader(f, off, n)); err != nil || got != n || !p.advance(x) {
+		if got, err := s.spool.copy(ctx, k.stage, x.sum, io.NewSectionReader(f, off, n)); err != nil || got != n || !p.advance(x, recorded) {
 			return
 		}
 		if x = p.hashed(); !hasBit(recorded, x.parts) {
@@ -258,11 +259,14 @@ func (s *Stages) follow(ctx context.Context, p *partial, k partialKey, c record.
 	}
 }
 
-// finish accepts a content of which all parts have arrived. It returns nil if that
+// finish accepts a content of which all parts have arrived and are recorded. It returns nil if that
 // has happened already.
-func (s *Stages) finish(ctx context.Context, row stages.StageRow, k partialKey, p *partial, c record.Content) ([]stages.StageFile, error) {
+func (s *Stages) finish(
+	ctx context.Context, row stages.StageRow, k partialKey, p *partial, c record.Content, recorded []byte,
+) ([]stages.StageFile, error) {
 	p.ending.Lock()
 	defer p.ending.Unlock()
+	p.check(recorded)
 	all, err := s.db.FilesOf(ctx, k.stage, []blob.Ref{c.Ref})
 	if err != nil {
 		return nil, err
@@ -284,7 +288,7 @@ func (s *Stages) finish(ctx context.Context, row stages.StageRow, k partialKey, 
 	if ref != c.Ref {
 		s.partials.forget(k)
 		_ = os.Remove(path)
-		if err := s.db.Forget(ctx, k.stage, []blob.Ref{c.Ref}); err != nil {
+		if _, err := s.db.ForgetParts(ctx, k.stage, c.Ref, recorded); err != nil {
 			return nil, err
 		}
 		return nil, refuse(WrongHash, "the parts together have SHA-256 %s, not %s: send all of them again", ref, c.Ref)

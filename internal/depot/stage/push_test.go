@@ -666,12 +666,55 @@ func TestUnrecordedPart(t *testing.T) {
 	if err := s.PutPart(ctx, c, id, blob.Sum(f.body), int64(len(f.body)), 0, body); !errors.Is(err, context.Canceled) {
 		t.Fatalf("a part that cannot be recorded: %v", err)
 	}
+	p, done := s.partials.use(partialKey{id, blob.Sum(f.body)})
+	defer done()
+	if x := p.hashed(); x.parts != 0 {
+		t.Errorf("%d parts are hashed before one is recorded, want none", x.parts)
+	}
 	for n, wrong := range []bool{true, false} {
 		if err := send(s, n, wrong); err != nil {
 			t.Fatal(err)
 		}
 	}
 	refusedAs(t, "other bytes than those that were hashed first", send(s, 2, false), WrongHash)
+}
+
+// TestPartsOfTwoProcesses: what a process has hashed does not count when another one has found it wrong and has got
+// other bytes since.
+func TestPartsOfTwoProcesses(t *testing.T) {
+	t.Parallel()
+	d, c := newTestDepot(t), testCaller("ci")
+	opt := Options{Limits: Limits{Part: 1000}}
+	one, two := d.stages(opt), d.stages(opt)
+	for i, second := range []*Stages{one, two} { // which gets the second part then
+		f := newTestFile(i+1, 3500)
+		id := opened(t, one, c, Spec{Labels: Labels{Version: f.id}})
+		wanted(t, one, c, id, f)
+		_, send := sendsParts(t, one, c, id, f)
+		get := func(s *Stages, n int, wrong bool) {
+			t.Helper()
+			if err := send(s, n, wrong); err != nil {
+				t.Fatal(err)
+			}
+		}
+		get(one, 0, false)
+		get(two, 1, true)
+		get(two, 2, false)
+		refusedAs(t, "the second part is wrong", send(two, 3, false), WrongHash)
+		get(two, 0, true)
+		get(second, 1, false)
+		if second == two {
+			refusedAs(t, "the first part is wrong now", errors.Join(send(two, 2, false), send(one, 3, false)), WrongHash)
+			continue
+		}
+		get(one, 2, false)
+		p, done := one.partials.use(partialKey{id, blob.Sum(f.body)})
+		if x := p.hashed(); x.parts != 3 {
+			t.Errorf("%d parts are hashed again, want 3", x.parts)
+		}
+		done()
+		refusedAs(t, "the first part is wrong now", send(one, 3, false), WrongHash)
+	}
 }
 
 // TestPartsAtOnce: parts come from several connections at once, each of them twice.
@@ -706,5 +749,34 @@ func TestPartsAtOnce(t *testing.T) {
 	wg.Wait()
 	if done, err := s.Commit(t.Context(), c, id, Commit{}); err != nil || done.Files != 1 || !d.found(f) {
 		t.Errorf("commit: %+v, %v; want the file", done, err)
+	}
+}
+
+// TestPartsAgain: parts that come again while their content is being accepted do not undo that.
+func TestPartsAgain(t *testing.T) {
+	t.Parallel()
+	d, c := newTestDepot(t), testCaller("ci")
+	s := d.stages(Options{Limits: Limits{Part: 1000}})
+	id := opened(t, s, c, Spec{})
+	const files = 40
+	for i := range files {
+		f := newTestFile(i+1, 2500)
+		wanted(t, s, c, id, f)
+		count, send := sendsParts(t, s, c, id, f)
+		var wg sync.WaitGroup
+		for range 3 {
+			for n := range count {
+				wg.Go(func() {
+					err := send(s, n, false)
+					if r, ok := errors.AsType[*Refusal](err); err != nil && (!ok || r.Kind != Busy) {
+						t.Errorf("part %d: %v", n, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+	}
+	if done, err := s.Commit(t.Context(), c, id, Commit{}); err != nil || done.Files != files {
+		t.Errorf("commit: %+v, %v; want %d files", done, err, files)
 	}
 }

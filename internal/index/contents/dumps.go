@@ -101,13 +101,15 @@ func (ds Dumps) Remove(ctx context.Context, id string) (refs []blob.Ref, err err
 	return refs, err
 }
 
-// Expire removes dumps whose time is over at now, and the oldest ones above a number of dumps and of
-// bytes. It returns their contents, which may be dropped then.
+// Expire removes dumps whose time is over at now, and above a number of dumps and of bytes the oldest ones of those
+// who sent the most. It returns their contents, which may be dropped then.
 func (ds Dumps) Expire(ctx context.Context, now time.Time, most int, bytes int64) (refs []blob.Ref, err error) {
-	// The sum of the sizes runs from the newest to the oldest.
+	// What a sender has runs from the newest to the oldest; the sum of all from those of whom there is the least.
 	return ds.remove(ctx, `SELECT no FROM dump WHERE until <= $1 UNION SELECT no FROM
-		(SELECT d.no, count(*) OVER newest AS n, sum(c.size) OVER newest AS size FROM dump d JOIN content c ON c.id = d.content_id
-		WINDOW newest AS (ORDER BY d.no DESC)) AS t WHERE n > $2 OR size > $3`, now.UnixMilli(), most, bytes)
+		(SELECT no, count(*) OVER (ORDER BY own, no DESC) AS n, sum(size) OVER (ORDER BY own_size, no DESC) AS all_size FROM
+		(SELECT d.no, c.size, count(*) OVER newest AS own, sum(c.size) OVER newest AS own_size
+		FROM dump d JOIN content c ON c.id = d.content_id WINDOW newest AS (PARTITION BY d.who ORDER BY d.no DESC)) AS o) AS t
+		WHERE n > $2 OR all_size > $3`, now.UnixMilli(), most, bytes)
 }
 
 var (

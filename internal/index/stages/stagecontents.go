@@ -2,6 +2,7 @@ package stages
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -18,7 +19,7 @@ type StageContent struct {
 	record.Content
 	Whole bool
 	Node  string // which node has the parts
-	Parts []byte // a bit for each part that has arrived, the lowest first
+	Parts []byte // a bit for each part that has arrived, the lowest first; then PartsMark
 }
 
 // Content returns a content of a stage that has arrived or begun to.
@@ -138,6 +139,20 @@ func (ss StageRows) Arrive(ctx context.Context, arrivals []StageArrival) error {
 	})
 }
 
+// markSize is the size of PartsMark.
+const markSize = 8
+
+// newParts returns the record of parts of which none has arrived.
+func newParts(parts int) []byte {
+	got := make([]byte, (parts+7)/8+markSize)
+	_, _ = rand.Read(got[len(got)-markSize:]) // never fails
+	return got
+}
+
+// PartsMark returns the mark of the record of parts of a content. It is another one when parts were forgotten and have
+// come again.
+func PartsMark(got []byte) string { return string(got[max(len(got)-markSize, 0):]) }
+
 // PutPart records a part of a content, with its number from 0, in the spool of a
 // node. Parts of another node are forgotten. It returns all recorded parts. If the
 // node is not the owner of the stage, the error is ErrStageMoved.
@@ -160,7 +175,7 @@ func (ss StageRows) PutPart(ctx context.Context, id, node string, c record.Conte
 			[]any{id, c.Ref[:]}, &size, &state, &at, &got)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			got = make([]byte, (parts+7)/8)
+			got = newParts(parts)
 			if _, err := w.Exec("INSERT INTO stage_content (stage_id, sha256, size, state, node) VALUES ($1, $2, $3, 0, $4)",
 				id, c.Ref[:], c.Size, node); err != nil {
 				return err
@@ -173,8 +188,8 @@ func (ss StageRows) PutPart(ctx context.Context, id, node string, c record.Conte
 		case state != 0:
 			got = nil
 			return nil // it is whole already
-		case at != node || len(got) != (parts+7)/8:
-			got = make([]byte, (parts+7)/8)
+		case at != node || len(got) != (parts+7)/8+markSize:
+			got = newParts(parts)
 		}
 		got[n/8] |= 1 << (n % 8)
 		_, err = w.Exec("UPDATE stage_content SET node = $3, parts = $4 WHERE stage_id = $1 AND sha256 = $2", id, c.Ref[:], node, got)
@@ -211,6 +226,27 @@ func (ss StageRows) Forget(ctx context.Context, id string, refs []blob.Ref) erro
 		_, err := w.Exec("UPDATE stage SET changes = changes + 1 WHERE id = $1", id)
 		return err
 	})
+}
+
+// ForgetParts forgets the parts of a content, because their file is not there or has other bytes. It returns false, and
+// changes nothing, if these are not all recorded parts any more: more have come, or the content has arrived.
+func (ss StageRows) ForgetParts(ctx context.Context, id string, ref blob.Ref, got []byte) (forgotten bool, err error) {
+	err = ss.db.UpdateUnsynced(ctx, "forget parts", func(w *engine.Write) error {
+		if _, err := sumOfStage(w, id); err != nil {
+			return err
+		}
+		var size int64
+		err := w.Row("DELETE FROM stage_content WHERE stage_id = $1 AND sha256 = $2 AND state = 0 AND parts = $3 RETURNING size",
+			[]any{id, ref[:], got}, &size)
+		if forgotten = err == nil; errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err == nil {
+			_, err = w.Exec("UPDATE stage SET staged = staged - $2, changes = changes + 1 WHERE id = $1", id, size)
+		}
+		return err
+	})
+	return forgotten, err
 }
 
 // Staged returns the sum of the bytes that all stages keep.

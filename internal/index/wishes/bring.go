@@ -3,6 +3,7 @@ package wishes
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
@@ -10,15 +11,20 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
+// fulfilled is the condition that a key of a table fulfils wish w.
+func fulfilled(table string) string {
+	return strings.ReplaceAll("w.id = {t}.id AND (w.name = '' OR w.name = {t}.name) AND (w.role & {t}.role) <> 0", "{t}", table)
+}
+
 // fits are the wishes that keys fulfil.
-const fits = `{k} JOIN wish w ON w.id = k.id AND (w.name = '' OR w.name = k.name) AND (w.role & k.role) <> 0`
+var fits = "{k} JOIN wish w ON " + fulfilled("k")
 
 var (
 	oldArrivals = engine.Over(keyColumns, "DELETE FROM arrival WHERE tx_id = $2 AND (id, name) IN (SELECT w.id, w.name FROM "+fits+")")
 	newArrivals = engine.Over(keyColumns, `INSERT INTO arrival (id, name, tx_id, at)
 		SELECT DISTINCT w.id, w.name, CAST($2 AS bigint), CAST($3 AS bigint) FROM `+fits)
 	endedWishes = engine.Over(keyColumns, "DELETE FROM wish WHERE no IN (SELECT w.no FROM "+fits+")")
-	fittingKeys = engine.Over(keyColumns, "SELECT DISTINCT w.id, w.name, w.role FROM "+fits)
+	fittingKeys = engine.Over(keyColumns, "SELECT DISTINCT k.id, k.name, k.role FROM "+fits)
 	fetchedKeys = engine.Over(keyColumns, `SELECT DISTINCT f.tx_id, l.id, l.name, l.role FROM {k}
 		JOIN lookup l ON l.id = k.id AND (k.name = '' OR k.name = l.name) AND (k.role & l.role) <> 0
 		JOIN tx_file f ON f.object_id = l.object_id AND f.tx_id < 0 AND f.mtime >= $2`)
@@ -35,9 +41,17 @@ func rowsOf(keys []Wish) [][]any {
 	return rows
 }
 
-// Bring records the wishes that files of a source with these keys fulfil as arrivals, and ends them. tx is the row of
-// the source, an upstream or a watched folder, which has files again and again: a new arrival replaces the old one of
-// the same file. It returns how many there are, and the number of the arrival before them.
+// scanKey scans a key.
+func scanKey(scan engine.Scan) (k Wish, err error) {
+	var role int64
+	err = scan(&k.ID, &k.Name, &role)
+	k.Role = symfile.Role(role)
+	return k, err
+}
+
+// Bring records the wishes that files with these keys fulfil as arrivals, and ends them. tx is the row of the build or
+// of the source, an upstream or a watched folder. They can have a file again: a new arrival replaces the old one of the
+// same file. It returns how many there are, and the number of the arrival before them.
 func Bring(w *engine.Write, tx int64, keys []Wish, now time.Time) (arrived, before int64, err error) {
 	if err := w.Row("SELECT coalesce(max(no), 0) FROM arrival", nil, &before); err != nil {
 		return 0, 0, err
@@ -67,6 +81,16 @@ func Bring(w *engine.Write, tx int64, keys []Wish, now time.Time) (arrived, befo
 	return arrived, before, record.LimitRows(w, "arrival", arrived-gone, Most, oldestArrivals)
 }
 
+// fitting returns those of the keys in rows that wishes name.
+func fitting(w *engine.Write, rows [][]any) (list []Wish, err error) {
+	err = w.EachOver(fittingKeys, rows, nil, func(scan engine.Scan) error {
+		k, err := scanKey(scan)
+		list = append(list, k)
+		return err
+	})
+	return list, err
+}
+
 // Come calls bring in a write with those of the keys of files that wishes name, unless there are none.
 func (ws Wishes) Come(ctx context.Context, keys []Wish, bring func(w *engine.Write, keys []Wish) error) error {
 	var n int64
@@ -75,15 +99,8 @@ func (ws Wishes) Come(ctx context.Context, keys []Wish, bring func(w *engine.Wri
 	}
 	for batch := range slices.Chunk(keys, engine.BatchRows) {
 		if err := ws.db.Update(ctx, "match wishes with files", func(w *engine.Write) error {
-			var list []Wish
-			if err := w.EachOver(fittingKeys, rowsOf(batch), nil, func(scan engine.Scan) error {
-				var k Wish
-				var role int64
-				err := scan(&k.ID, &k.Name, &role)
-				k.Role = symfile.Role(role)
-				list = append(list, k)
-				return err
-			}); err != nil || len(list) == 0 {
+			list, err := fitting(w, rowsOf(batch))
+			if err != nil || len(list) == 0 {
 				return err
 			}
 			return bring(w, list)

@@ -119,51 +119,31 @@ func Any(w *engine.Write) (bool, error) {
 // called in the same write, with the number of the arrival before them.
 func (ws Wishes) Match(ctx context.Context, build int64, also func(w *engine.Write, before int64) error) (arrived int64, err error) {
 	err = ws.db.Update(ctx, "match wishes", func(w *engine.Write) error {
+		keys, err := keysOf(w, build)
+		if err != nil {
+			return err
+		}
 		var before int64
-		err := w.Row("SELECT coalesce(max(no), 0) FROM arrival", nil, &before)
-		if err != nil {
+		if arrived, before, err = Bring(w, build, keys, ws.db.Now()); err != nil || arrived == 0 || also == nil {
 			return err
 		}
-		if arrived, err = w.Exec(`INSERT INTO arrival (id, name, tx_id, at) SELECT DISTINCT w.id, w.name, f.tx_id, CAST($2 AS bigint)
-			FROM tx_file f JOIN lookup l ON l.object_id = f.object_id
-			JOIN wish w ON w.id = l.id AND (w.name = '' OR w.name = l.name) AND (w.role & l.role) <> 0
-			WHERE f.tx_id = $1
-			AND NOT EXISTS (SELECT 1 FROM arrival a WHERE a.tx_id = f.tx_id AND a.id = w.id AND a.name = w.name)`,
-			build, ws.db.Now().UnixMilli()); err != nil {
-			return err
-		}
-		packed, err := ws.matchPacked(w, build)
-		if err != nil {
-			return err
-		}
-		arrived += packed
-		ended, err := w.Exec(`DELETE FROM wish WHERE EXISTS
-			(SELECT 1 FROM arrival a WHERE a.tx_id = $1 AND a.id = wish.id AND a.name = wish.name)`, build)
-		if err != nil {
-			return err
-		}
-		if err := record.LimitRows(w, "wish", -ended, Most, oldestWishes); err != nil {
-			return err
-		}
-		if arrived > 0 && also != nil {
-			if err := also(w, before); err != nil {
-				return err
-			}
-		}
-		return record.LimitRows(w, "arrival", arrived, Most, oldestArrivals)
+		return also(w, before)
 	})
 	return arrived, err
 }
 
-var packedArrivals = engine.Over("id text, name text, role number", `INSERT INTO arrival (id, name, tx_id, at)
-	SELECT DISTINCT w.id, w.name, CAST($2 AS bigint), CAST($3 AS bigint)
-	FROM {k} JOIN wish w ON w.id = k.id AND (w.name = '' OR w.name = k.name) AND (w.role & k.role) <> 0
-	WHERE NOT EXISTS (SELECT 1 FROM arrival a WHERE a.tx_id = $2 AND a.id = w.id AND a.name = w.name)`)
-
-// matchPacked records the wishes that packed keys of the files of a build fulfil, and returns the number of arrivals.
-func (ws Wishes) matchPacked(w *engine.Write, build int64) (arrived int64, err error) {
+// keysOf returns the keys of the files of a build that wishes name.
+func keysOf(w *engine.Write, build int64) (keys []Wish, err error) {
+	if err := w.Each("SELECT DISTINCT l.id, l.name, l.role FROM tx_file f JOIN lookup l ON l.object_id = f.object_id JOIN wish w ON "+
+		fulfilled("l")+" WHERE f.tx_id = $1", []any{build}, func(scan engine.Scan) error {
+		k, err := scanKey(scan)
+		keys = append(keys, k)
+		return err
+	}); err != nil {
+		return nil, err
+	}
 	if some, err := oldkeys.AnyPacked(w); err != nil || !some {
-		return 0, err
+		return keys, err
 	}
 	var objects []oldkeys.Object
 	if err := w.Each("SELECT DISTINCT "+oldkeys.ObjectColumns+` FROM tx_file f JOIN object o ON o.id = f.object_id
@@ -172,24 +152,24 @@ func (ws Wishes) matchPacked(w *engine.Write, build int64) (arrived int64, err e
 		objects = append(objects, o)
 		return err
 	}); err != nil {
-		return 0, err
+		return nil, err
 	}
 	for some := range slices.Chunk(objects, engine.PageRows) {
-		keys, err := oldkeys.Held(w, some)
+		packed, err := oldkeys.Held(w, some)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		rows := make([][]any, len(keys))
-		for i, k := range keys {
+		rows := make([][]any, len(packed))
+		for i, k := range packed {
 			rows[i] = []any{k.ID, k.Name, k.Role}
 		}
-		n, err := w.ExecOver(packedArrivals, rows, build, ws.db.Now().UnixMilli())
+		named, err := fitting(w, rows)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		arrived += n
+		keys = append(keys, named...)
 	}
-	return arrived, nil
+	return keys, nil
 }
 
 // After returns the arrivals after a number, oldest first, at most limit: those of builds that are

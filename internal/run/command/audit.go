@@ -81,6 +81,9 @@ func (c auditCmd) print(a *console.Console, logs []iter.Seq2[auth.Event, error])
 		if e.Action != auth.ActionRead {
 			protocol = e.Action
 		}
+		if e.Detail != "" {
+			protocol += ": " + e.Detail
+		}
 		row := []string{
 			e.Time.Local().Format(time.RFC3339), e.Who, string(e.Method), e.Remote, protocol, strconv.Itoa(e.Status),
 			term.Size(e.Bytes), strings.Join(e.Products, ", "), e.Name, e.ID,
