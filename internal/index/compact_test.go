@@ -321,6 +321,29 @@ func testCompactRow(t *testing.T) {
 	clean(t, db)
 }
 
+// TestCopyShort: rows that are short are not copied where programs write and read plain ones; plain rows are copied to both.
+func TestCopyShort(t *testing.T) { onEngines(t, testCopyShort) }
+
+func testCopyShort(t *testing.T) {
+	for _, x := range []struct{ plain, toPlain, fails bool }{{false, true, true}, {true, true, false}, {true, false, false}} {
+		db, to := openTest(t, Options{}), openTest(t, Options{})
+		if x.plain {
+			writePlain(t, db)
+		}
+		if x.toPlain {
+			writePlain(t, to)
+		}
+		commitTest(t, db, "", pdb(1))
+		err := db.Copy(t.Context(), to, func() error { return nil })
+		if errors.Is(err, errOldNodes) != x.fails || !x.fails && err != nil {
+			t.Errorf("%+v: error %v", x, err)
+		}
+		if stats, serr := to.Stats(t.Context()); serr != nil || (stats.Objects == 0) != x.fails {
+			t.Errorf("%+v: %+v, %v", x, stats, serr)
+		}
+	}
+}
+
 // TestLetters: a processor whose name is the letter of another one, as a .sym file may have, stays itself.
 func TestLetters(t *testing.T) { onEngines(t, testLetters) }
 
