@@ -102,6 +102,12 @@ func (w *whole) part(at int64) (b []byte, ok bool) {
 	return w.rest[at-w.end:], true
 }
 
+// record returns what a record at an offset of the file may have, if that is in memory.
+func (w *whole) record(at int64) (b []byte, ok bool) {
+	b, ok = w.part(at)
+	return b[:min(len(b), maxRecord)], ok
+}
+
 // NewFile reads the header and the tables of the GSYM file in the first size bytes
 // of r. cacheBytes limits each of the memories for decoded functions, texts and paths; 0
 // means a sixteenth of the size, and at least 8 and at most 24 MiB. An error
@@ -292,7 +298,7 @@ func (f *File) lookup(rva uint64, frames []functab.Line, raw bool) (answer funct
 // locate finds an address in the function of an entry, which is the last one at or below it.
 func (f *File) locate(s *site, i int, rva uint64) (ok bool, err error) {
 	if i == 0 || f.start(i-1) != f.start(i) {
-		if b, ok := f.whole.Load().part(int64(le.Uint32(f.infos[4*i:]))); ok && f.isScanned(i) {
+		if b, ok := f.whole.Load().record(int64(le.Uint32(f.infos[4*i:]))); ok && f.isScanned(i) {
 			if ok, err = f.scan(s, i, rva, b); err != nil {
 				err = fmt.Errorf("function at %#x: %w", f.start(i), err)
 			}
@@ -814,7 +820,7 @@ func (f *File) decode(i int, fn *function, s *scratch) error {
 	}
 	var b []byte
 	keep := bytes.Clone
-	p, inMemory := f.whole.Load().part(at)
+	p, inMemory := f.whole.Load().record(at)
 	if inMemory {
 		b = p
 	}

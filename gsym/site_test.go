@@ -2,6 +2,7 @@ package gsym
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -96,6 +97,36 @@ func TestStrangeTexts(t *testing.T) {
 			if err != nil || merr != nil || got != want {
 				t.Errorf("%q, text at %d: %q, %v; want %q, %v", edit, at, got, merr, want, err)
 			}
+		}
+	}
+}
+
+// TestLongRecord: a record that is too long is damaged in memory as it is in the file.
+func TestLongRecord(t *testing.T) {
+	t.Parallel()
+	b := functab.NewBuilder(functab.Module{OS: "Linux", Arch: "x86_64", Name: "long"}, functab.Limits{})
+	must(t, b.Add(functab.Function{Start: 0x1000, Size: 16, Name: b.Name("f", "")}))
+	must(t, b.Add(functab.Function{Start: 0x2000, Size: 16, Name: b.Name("g", "")}))
+	out := written(t, table(t, b))
+	f := open(t, out)
+	record := slices.Concat(le.AppendUint32(nil, 16), le.AppendUint32(nil, 0))
+	for range 2 { // information of a kind that nobody knows
+		record = le.AppendUint32(le.AppendUint32(record, 99), maxRecord/2)
+		record = append(record, make([]byte, maxRecord/2)...)
+	}
+	record = append(record, make([]byte, 8)...)
+	at := headerSize + (len(f.starts)+3)&^3
+	le.PutUint32(out[at:], uint32(len(out)))
+	le.PutUint32(out[at+4:], uint32(len(out)+8)) // so that the record seems short
+	out = append(out, record...)
+	for what, f := range map[string]*File{"read": open(t, out), "in memory": held(t, out)} {
+		for range 3 {
+			if a, ok, err := f.Lookup(0x1000 - f.Base()); !errors.Is(err, ErrFormat) {
+				t.Errorf("%s: %+v, %v, error %v; want a fault", what, a, ok, err)
+			}
+		}
+		if err := f.decode(0, &function{}, &scratch{}); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s, decoded: error %v, want a fault", what, err)
 		}
 	}
 }

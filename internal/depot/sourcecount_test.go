@@ -104,4 +104,11 @@ func TestCountGoesOn(t *testing.T) {
 	if _, err := d.Sources.Count(endAfter(t.Context(), 20), answer.Scope{}, ref, ignored); err != nil {
 		t.Errorf("the result is not remembered: %v", err)
 	}
+	add(t, d, "", file{"prog.so", body})
+	for _, products := range [][]string{{""}, {}, {"app"}, {"other"}} {
+		n, err := d.Sources.Count(t.Context(), answer.Scope{Products: products}, ref, ignored)
+		if sees := len(products) > 0 && products[0] != "other"; err != nil || (n.Named > 0) != sees {
+			t.Errorf("who sees the products %q is told of %d sources, %v", products, n.Named, err)
+		}
+	}
 }

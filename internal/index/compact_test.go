@@ -73,7 +73,7 @@ func compactEntry(n int) record.Entry {
 	if len(e.Aliases) == 0 {
 		e.Aliases = []symfile.Alias{{Name: name, ID: fmt.Sprintf("key%d", n), Role: symfile.Other}}
 	}
-	e.Arch = []string{"x86_64", "arm64", "riscv64", ""}[n%4]
+	e.Arch = []string{"x86_64", "arm64", "riscv64", "", "B"}[n%5]
 	e.Features = [][]string{{"debug", "symtab"}, {"debug"}, {"special"}, {}}[n/4%4]
 	dirs := []string{"/builds/%d/bin/", `C:\out\%d\`, "/builds/%d/lib/", "/", "", "/builds/%d/bin/deep/"}
 	dir := dirs[n/7%len(dirs)]
@@ -319,6 +319,56 @@ func testCompactRow(t *testing.T) {
 		t.Errorf("after the trash: %d folders, want none", dirs)
 	}
 	clean(t, db)
+}
+
+// TestCopyShort: rows that are short are not copied where programs write and read plain ones; plain rows are copied to both.
+func TestCopyShort(t *testing.T) { onEngines(t, testCopyShort) }
+
+func testCopyShort(t *testing.T) {
+	for _, x := range []struct{ plain, toPlain, fails bool }{{false, true, true}, {true, true, false}, {true, false, false}} {
+		db, to := openTest(t, Options{}), openTest(t, Options{})
+		if x.plain {
+			writePlain(t, db)
+		}
+		if x.toPlain {
+			writePlain(t, to)
+		}
+		commitTest(t, db, "", pdb(1))
+		err := db.Copy(t.Context(), to, func() error { return nil })
+		if errors.Is(err, errOldNodes) != x.fails || !x.fails && err != nil {
+			t.Errorf("%+v: error %v", x, err)
+		}
+		if stats, serr := to.Stats(t.Context()); serr != nil || (stats.Objects == 0) != x.fails {
+			t.Errorf("%+v: %+v, %v", x, stats, serr)
+		}
+	}
+}
+
+// TestLetters: a processor whose name is the letter of another one, as a .sym file may have, stays itself.
+func TestLetters(t *testing.T) { onEngines(t, testLetters) }
+
+func testLetters(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		db := openTest(t, Options{})
+		if plain {
+			writePlain(t, db)
+		}
+		for n, arch := range []string{"x86_64", "A", "Z"} {
+			e := pdb(n + 1)
+			e.Arch, e.Features = arch, []string{"B"}
+			commitTest(t, db, "", e)
+			commitTest(t, db, "", e)
+			hits, err := db.Lookup(t.Context(), all, symfile.Lookup{Name: e.Aliases[0].Name, ID: e.Aliases[0].ID, Role: symfile.AnyRole})
+			if err != nil || len(hits) != 1 || hits[0].Arch != arch || !slices.Equal(hits[0].Features, e.Features) {
+				t.Errorf("plain %v, processor %s: %+v, %v", plain, arch, hits, err)
+			}
+			for _, f := range []lists.ObjectFilter{{Arch: arch, Limit: 9}, {Arch: arch, Feature: "B", Limit: 9}} {
+				if list, _, err := db.Lists.Objects(t.Context(), all, f); err != nil || len(list) != 1 || list[0].Ref != e.Ref {
+					t.Errorf("plain %v, objects with the processor %s: %+v, %v", plain, arch, list, err)
+				}
+			}
+		}
+	}
 }
 
 // TestCompactFaults: the check finds rows that stand for nothing.

@@ -63,6 +63,10 @@ var copied = []struct{ name, columns, key string }{
 // ErrNotEmpty means that an index to copy into has transactions already.
 var ErrNotEmpty = errors.New("the index is not empty")
 
+// errOldNodes means that processes of an older version keep an index to copy into from being written short.
+var errOldNodes = errors.New("processes of an older version use the index, and do not read the rows that would be copied: " +
+	"stop them or start them with this version, and copy again")
+
 // generated are the columns whose numbers the database generates, by table.
 var generated = [][2]string{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"wish", "no"}, {"arrival", "no"},
 	{"dump", "no"}, {"job", "id"}, {"promotion", "no"}, {"policy", "no"}, {"retention_run", "no"}}
@@ -130,6 +134,16 @@ func copyFrom(w *engine.Write, ctx context.Context, r engine.Reader, depot strin
 	}
 	if some {
 		return ErrNotEmpty
+	}
+	var floor, own int64
+	if err := r.Row(ctx, "SELECT format_floor FROM state WHERE one = 1", nil, &floor); err != nil {
+		return err
+	}
+	if err := w.Row("SELECT format_floor FROM state WHERE one = 1", nil, &own); err != nil {
+		return err
+	}
+	if own < record.CompactFormat && record.CompactFormat <= floor {
+		return errOldNodes
 	}
 	for _, t := range copied {
 		if err := copyTable(w, ctx, r, t.name, t.columns, t.key); err != nil {

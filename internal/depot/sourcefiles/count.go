@@ -30,10 +30,9 @@ type Tally struct {
 
 // tallyKey says what was counted.
 type tallyKey struct {
-	object   blob.Ref
-	all      bool
-	products string
-	ignored  string
+	object  blob.Ref
+	scope   string
+	ignored string
 }
 
 // tallied is how far the names of an object were counted.
@@ -54,7 +53,7 @@ func (s *Files) Count(ctx context.Context, scope answer.Scope, ref blob.Ref, ign
 	if err != nil {
 		return Tally{}, err
 	}
-	key := tallyKey{ref, scope.Products == nil, strings.Join(scope.Products, "\x00"), strings.Join(ignored, "\x00")}
+	key := tallyKey{ref, scope.Index().Key(), strings.Join(ignored, "\x00")}
 	t, known := s.tallies.Get(key)
 	switch {
 	case known && t.done && t.generation == generation:

@@ -5,11 +5,15 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // maxRecent is how many answers are kept.
 const maxRecent = 1024
+
+// maxRecentKey limits the texts of a question whose answer is kept, in bytes: they are the client's.
+const maxRecentKey = 4 << 10
 
 // recentAnswers are the files in which the modules of the last requests were looked up: of most
 // requests, finding these again takes longer than some hundred lookups. They hold for one generation
@@ -23,9 +27,8 @@ type recentAnswers struct {
 
 // recentKey is a question. Callers who see other products may get another answer.
 type recentKey struct {
-	all      bool
-	products string
-	module   ModuleQuery
+	scope  string
+	module ModuleQuery
 }
 
 type recentAnswer struct {
@@ -41,7 +44,7 @@ func (r *recentAnswers) find(
 		return find(ctx, ask, true)
 	}
 	now, gerr := r.generation(ctx)
-	key := recentKey{ask.Products == nil, strings.Join(ask.Products, "\x00"), ask.Module}
+	key := recentKey{record.Scope{All: ask.Products == nil, Products: ask.Products}.Key(), ask.Module}
 	if gerr == nil {
 		r.mu.Lock()
 		kept, ok := r.list[key]
@@ -50,6 +53,11 @@ func (r *recentAnswers) find(
 			return kept.answer, nil, nil
 		}
 	}
+	if key.size() > maxRecentKey {
+		return find(ctx, ask, true)
+	}
+	key.module = key.module.clone() // the answer may have its texts too
+	ask.Module = key.module
 	a, f, err := find(ctx, ask, true)
 	if gerr != nil || err != nil || !f.lasts() || a.Source == (blob.Ref{}) || a.Cached != nil {
 		return a, f, err
@@ -61,6 +69,19 @@ func (r *recentAnswers) find(
 	}
 	r.list[key] = recentAnswer{now, a}
 	return a, f, nil
+}
+
+// size is how many bytes the texts of a question have.
+func (k recentKey) size() int {
+	q := k.module
+	return len(k.scope) + len(q.DebugFile) + len(q.DebugID) + len(q.CodeFile) + len(q.CodeID)
+}
+
+// clone returns a query whose texts are not parts of the client's request, which may be much longer.
+func (q ModuleQuery) clone() ModuleQuery {
+	q.DebugFile, q.DebugID = strings.Clone(q.DebugFile), strings.Clone(q.DebugID)
+	q.CodeFile, q.CodeID = strings.Clone(q.CodeFile), strings.Clone(q.CodeID)
+	return q
 }
 
 // lasts reports whether the files of a module stay the same as long as the index does: all of them

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -20,6 +22,7 @@ func TestRecent(t *testing.T) {
 	found := &files{list: []*piece{pieceOf(&record.Hit{Stored: record.Stored{Ref: blob.Ref{1}}})}}
 	answer, failure := Answer{Source: blob.Ref{1}, From: "elf a"}, error(nil)
 	ask := func(module string, products ...string) {
+		t.Helper()
 		a, f, err := r.find(t.Context(), Ask{Products: products, Module: ModuleQuery{DebugID: module}},
 			func(context.Context, Ask, bool) (Answer, *files, error) {
 				finds++
@@ -48,6 +51,16 @@ func TestRecent(t *testing.T) {
 			t.Errorf("a caller who sees no product is answered %+v, %v", a, err)
 		}
 	})
+	finder("files without a product", 2, func() { ask("N", ""); ask("N", []string{}...); ask("N", "") })
+	finder("other lists of products", 2, func() { ask("M", "p", "1:q"); ask("M", "p1:", "q"); ask("M", "p", "1:q") })
+	finder("long texts", 2, func() { ask(strings.Repeat("A", maxRecentKey+1)); ask(strings.Repeat("A", maxRecentKey+1)) })
+	body := strings.Repeat("body", 1<<20)
+	ask(body[:9])
+	for k := range r.list {
+		if k.module.DebugID == body[:9] && unsafe.StringData(k.module.DebugID) == unsafe.StringData(body) {
+			t.Error("a part of a request keeps the whole request in memory")
+		}
+	}
 	generation++
 	finder("a new generation", 1, func() { ask("A"); ask("A") })
 	gerr = errors.New("no generation")

@@ -37,6 +37,9 @@ type writtenFrame struct {
 	lines, text int    // as answerSize counts them
 }
 
+// bytes is how much memory a frame needs, about.
+func (f *writtenFrame) bytes() int { return len(f.json) + 128 }
+
 // keptFrame is what is known of an address.
 type keptFrame struct {
 	*writtenFrame      // nil: nothing was kept
@@ -75,8 +78,11 @@ func (w *writtenFrames) again(rva uint64) bool {
 	return false
 }
 
-// keep keeps the frame of an address.
+// keep keeps the frame of an address, unless it alone would exceed the limit.
 func (w *writtenFrames) keep(rva uint64, f *writtenFrame) {
+	if f.bytes() > maxWritten/2 {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.put(rva, f)
@@ -84,7 +90,7 @@ func (w *writtenFrames) keep(rva uint64, f *writtenFrame) {
 
 // put keeps a frame. The caller holds mu.
 func (w *writtenFrames) put(rva uint64, f *writtenFrame) {
-	size := len(f.json) + 128
+	size := f.bytes()
 	if w.recent == nil || w.size+size > maxWritten/2 {
 		w.older, w.recent, w.size = w.recent, map[uint64]*writtenFrame{}, 0
 	}

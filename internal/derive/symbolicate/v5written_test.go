@@ -121,4 +121,7 @@ func TestWrittenFrames(t *testing.T) {
 	if get(20) != nil {
 		t.Error("what nobody has used for a long time is kept")
 	}
+	if w.keep(200, &writtenFrame{json: strings.Repeat("x", maxWritten)}); get(200) != nil || w.size > maxWritten/2 || get(99) == nil {
+		t.Errorf("a frame above the limit was kept: %d bytes", w.size)
+	}
 }

@@ -20,7 +20,7 @@ import (
 // In each row:
 //
 //   - name is empty for name_fold, and initialName for name_fold with its first letter in upper case;
-//   - arch and features are a letter if they are frequent;
+//   - arch and features are a letter if they are frequent, and a space precedes what is such a letter itself;
 //   - path of a file is without its folder if dir is not null, and empty for the name of the object.
 //
 // Rows of older programs stand for themselves.
@@ -73,17 +73,25 @@ func letters(column string, values []string) string {
 	for i, v := range values {
 		b += " WHEN '" + letter(i) + "' THEN '" + v + "'"
 	}
-	return b + " ELSE " + column + " END"
+	return b + " ELSE ltrim(" + column + ", ' ') END"
 }
 
 func letter(i int) string { return string(rune('A' + i)) }
 
-// letterOf returns the letter of a value, or the value if it has none.
+// letterOf returns the letter of a value, or the plain form if it has none.
 func letterOf(value string, values []string) string {
 	for i, v := range values {
 		if v == value {
 			return letter(i)
 		}
+	}
+	return plainOf(value, values)
+}
+
+// plainOf returns the form of a value that stands for no other one.
+func plainOf(value string, values []string) string {
+	if valueOf(value, values) != value {
+		return " " + value
 	}
 	return value
 }
@@ -104,7 +112,7 @@ func valueOf(value string, values []string) string {
 			return values[i]
 		}
 	}
-	return value
+	return strings.TrimLeft(value, " ")
 }
 
 // Compact are columns of a row of an object as they are stored.
@@ -141,13 +149,14 @@ func (c *Compact) expand(s *Stored) (err error) {
 
 // Plain returns the columns of an object that stand for themselves.
 func Plain(o symfile.Object, arch string, words []string) Compact {
-	return Compact{o.CodeID, o.DebugID.Breakpad(), string(o.BuildID), arch, strings.Join(words, " "), nil}
+	features := plainOf(strings.Join(words, " "), features)
+	return Compact{o.CodeID, o.DebugID.Breakpad(), string(o.BuildID), plainOf(arch, archs), features, nil}
 }
 
 // Short returns the columns of an object, short where that is possible.
 func Short(o symfile.Object, arch string, words []string) Compact {
 	c := Plain(o, arch, words)
-	c.Arch, c.Features = letterOf(c.Arch, archs), letterOf(c.Features, features)
+	c.Arch, c.Features = letterOf(arch, archs), letterOf(strings.Join(words, " "), features)
 	ident, err := hex.DecodeString(c.BuildID)
 	if c.BuildID == "" {
 		ident = o.DebugID.GUID[:]

@@ -18,6 +18,20 @@ type Scope struct {
 // prepared statements for it. Preparing one takes longer than running it.
 func (s Scope) Few() bool { return s.All || len(s.Products) <= 8 }
 
+// Key returns a text that only scopes with the same products in the same order share, as a part of the key of
+// what is remembered for a scope.
+func (s Scope) Key() string {
+	if s.All {
+		return "*"
+	}
+	var b []byte
+	for _, p := range s.Products { // "" is a product too
+		b = append(strconv.AppendInt(b, int64(len(p)), 10), ':')
+		b = append(b, p...)
+	}
+	return string(b)
+}
+
 // Where returns a condition on a product id column and the extended arguments.
 // The condition is empty for the unlimited scope.
 func (s Scope) Where(column string, args []any) (string, []any) {
