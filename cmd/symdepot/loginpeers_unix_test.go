@@ -81,7 +81,7 @@ func (s *loginSite) stop() {
 	if err := s.now.Stop(); err != nil {
 		s.t.Errorf("serve: %v\n%s", err, s.now.Log.String())
 	}
-	if log := s.now.Log.String(); strings.Contains(log, "sr_") || strings.Contains(log, "sd_") {
+	if log := s.now.Log.String(); secretShape.MatchString(log) {
 		s.t.Errorf("the log has a token:\n%s", log)
 	}
 	if s.t.Failed() {
@@ -158,7 +158,7 @@ func (u *loginUser) give(code int, input string, args ...string) string {
 	if got := cmd.ProcessState.ExitCode(); got != code {
 		u.s.t.Errorf("%q: exit code %d, want %d\n%s", args, got, code, out)
 	}
-	if strings.Contains(string(out), "sr_") {
+	if secretShape.Match(out) {
 		u.s.t.Errorf("%q prints a secret:\n%s", args, out)
 	}
 	return string(out)

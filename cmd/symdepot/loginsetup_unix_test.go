@@ -263,7 +263,7 @@ func TestLoginProxy(t *testing.T) {
 		}
 	}
 	stop()
-	if text := said(); strings.Contains(text, "sd_") || !strings.Contains(text, s.url) {
+	if text := said(); secretShape.MatchString(text) || !strings.Contains(text, s.url) {
 		t.Errorf("want the server, and no token, in\n%s", text)
 	}
 	// A proxy whose login cannot be used says why, and stores no miss.

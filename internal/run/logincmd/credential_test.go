@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -216,6 +217,10 @@ func (f folder) lockFile(ctx context.Context, name string) (unlock func(), waite
 	})
 	return func() { _ = os.Remove(name) }, tries > 1, err
 }
+
+// planted fits the tokens that a server of these tests gives. A random challenge has
+// the letters sd_ now and then.
+var planted = regexp.MustCompile(`sd_(first|fresh|signed|other)`)
 
 // server is a server with private files and one login.
 type server struct {
@@ -437,7 +442,7 @@ func TestDebugger(t *testing.T) {
 			if s.window != "4711" {
 				t.Errorf("%s: the sign-in belongs to window %q, want 4711", name, s.window)
 			}
-			if urls := strings.Join(s.urls, " "); strings.Contains(urls, "sd_") {
+			if urls := strings.Join(s.urls, " "); planted.MatchString(urls) {
 				t.Errorf("%s: a token is in a URL: %s", name, urls)
 			}
 		})
@@ -584,7 +589,7 @@ func TestGit(t *testing.T) {
 	if out, err := list(); err == nil || !strings.Contains(out, "type symdepot login "+s.URL) || s.asked != 0 {
 		t.Errorf("git ls-remote with an ended login: %q, %v, %d sign-ins; want the line to type, and none", out, err, s.asked)
 	}
-	if urls := strings.Join(s.urls, " "); strings.Contains(urls, "sd_") {
+	if urls := strings.Join(s.urls, " "); planted.MatchString(urls) {
 		t.Errorf("a token is in a URL: %s", urls)
 	}
 }
