@@ -158,7 +158,7 @@ func (u *loginUser) give(code int, input string, args ...string) string {
 	if got := cmd.ProcessState.ExitCode(); got != code {
 		u.s.t.Errorf("%q: exit code %d, want %d\n%s", args, got, code, out)
 	}
-	if secretShape.Match(out) {
+	if refreshShape.Match(out) {
 		u.s.t.Errorf("%q prints a secret:\n%s", args, out)
 	}
 	return string(out)

@@ -13,9 +13,13 @@ import (
 	"github.com/symdepot/symdepot/internal/serve/oidc/oidctest"
 )
 
-// secretShape fits a token of access or of refreshing among other text. Random text of
-// an address, such as a challenge, has the letters of their beginnings too.
-var secretShape = regexp.MustCompile(`(^|[^A-Za-z0-9_-])s[dr]_[A-Za-z0-9_-]{43}`)
+// secretShape fits a token of access or of refreshing among other text, refreshShape one
+// of refreshing. Random text, such as the challenge in an address, has the letters of
+// their beginnings too.
+var (
+	secretShape  = regexp.MustCompile(`(^|[^A-Za-z0-9_-])s[dr]_[A-Za-z0-9_-]{43}`)
+	refreshShape = regexp.MustCompile(`(^|[^A-Za-z0-9_-])sr_[A-Za-z0-9_-]{43}`)
+)
 
 // TestSignIn: people sign in to the real server with a password and at an OpenID
 // provider, and see the page that they wanted; a restart of the server does not sign

@@ -1,16 +1,13 @@
 package command
 
 import (
-	"errors"
 	"math"
 	"os"
-	"path/filepath"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/client"
-	"github.com/symdepot/symdepot/internal/run/config"
 	"github.com/symdepot/symdepot/internal/run/console"
 	"github.com/symdepot/symdepot/internal/run/logincmd"
 	"github.com/symdepot/symdepot/internal/run/setup"
@@ -97,43 +94,7 @@ func (f serverFlags) emptyDepot(a *session, opt depot.Options) (*depot.Depot, fu
 	if spec.Credentials.Token, err = p.Token(); err != nil {
 		return nil, nil, err
 	}
-	sources, err := setup.OpenUpstreams(a.Ctx, &config.Config{}, []upstream.Spec{spec}, "", nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	opt.Upstreams = sources.List
-	d, done, err := temporaryDepot(a, opt)
-	if err != nil {
-		return nil, nil, errors.Join(err, sources.Close())
-	}
-	return d, func() {
-		done()
-		_ = sources.Close()
-	}, nil
-}
-
-// temporaryDepot opens an empty depot for the time of a command. The function closes it.
-func temporaryDepot(a *session, opt depot.Options) (*depot.Depot, func(), error) {
-	return inTemporary(func(dir string) (*depot.Depot, func(), error) {
-		d, err := depot.Open(a.Ctx, dir, opt)
-		return d, func() { _ = d.Close() }, err
-	})
-}
-
-// inTemporary calls open with a new folder for a depot. The function closes the depot and deletes the folder.
-func inTemporary(open func(dir string) (*depot.Depot, func(), error)) (*depot.Depot, func(), error) {
-	dir, err := os.MkdirTemp("", "symdepot-")
-	if err != nil {
-		return nil, nil, err
-	}
-	d, done, err := open(filepath.Join(dir, "depot"))
-	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	return d, func() {
-		done()
-		_ = os.RemoveAll(dir)
-	}, nil
+	return setup.TemporaryWith(a.Ctx, spec, opt)
 }
 
 // pushLimits returns the configured limits, with the quotas of products. A mistake in the

@@ -70,7 +70,7 @@ func (c stackCmd) depot(a *session) (*depot.Depot, func(), error) {
 	case c.Symbols == "":
 		return c.openAny(a, opt)
 	}
-	d, done, err := temporaryDepot(a, opt)
+	d, done, err := setup.Temporary(a.Ctx, opt)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,12 +1,8 @@
 package command
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/run/config"
 )
 
@@ -46,21 +42,11 @@ func (f upstreamFlags) open(a *session, opt depot.Options) (*depot.Depot, func()
 	return a.site.OpenWith(a.Ctx, conf, opt)
 }
 
-// openAny opens the depot with its upstreams. If nobody has named a depot, and there is none in the usual folder,
-// they are the upstreams of an empty depot for the time of the command.
+// openAny opens the depot with its upstreams, or an empty one with them if there is none: see setup.Site.OpenAny.
 func (f upstreamFlags) openAny(a *session, opt depot.Options) (*depot.Depot, func(), error) {
 	conf, err := f.load(a)
 	if err != nil {
 		return nil, nil, err
 	}
-	opt.MustExist = true
-	d, done, err := a.site.OpenWith(a.Ctx, conf, opt)
-	if !errors.Is(err, home.ErrNoDepot) || a.site.Named() {
-		return d, done, err
-	}
-	fmt.Fprintln(a.Stderr, "symdepot: there is no depot on this machine: names come from --symbols DIR, --server URL or --upstream URL")
-	return inTemporary(func(dir string) (*depot.Depot, func(), error) {
-		a.site.Depot, opt.MustExist = dir, false
-		return a.site.OpenWith(a.Ctx, conf, opt)
-	})
+	return a.site.OpenAny(a.Ctx, conf, opt)
 }

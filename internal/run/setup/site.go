@@ -108,11 +108,6 @@ func (s *Site) where() (string, error) {
 	return dir, nil
 }
 
-// Named reports whether the command line, the environment or the configuration name the depot.
-func (s *Site) Named() bool {
-	return s.Depot != "" || s.Blobs != "" || s.conf != nil && s.conf.Depot.Dir != ""
-}
-
 // Opened returns the address of the depot that was opened, or that could not be; empty: none.
 func (s *Site) Opened() string { return s.opened }
 
