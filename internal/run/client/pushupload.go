@@ -132,7 +132,6 @@ func (u *uploads) send(ctx context.Context, f *found) error {
 // Otherwise it returns the error of the push.
 func (u *uploads) prepareAgain(ctx context.Context, f *found, c *source, failed error) error {
 	answer, ok := errors.AsType[*answerError](failed)
-	why := "has arrived damaged and is sent again"
 	switch {
 	case !ok:
 		return failed
@@ -146,7 +145,6 @@ func (u *uploads) prepareAgain(ctx context.Context, f *found, c *source, failed 
 			return &endpoint.LocalError{What: "read " + f.file.Path, Err: errOther}
 		}
 	case answer.is("query") && (c.recipe != nil || c.encode):
-		why = "cannot be read by the server as it was compressed and is sent again without that"
 	case answer.is("not-found") && c.recipe != nil:
 		c.recipe = nil // the base was removed meanwhile
 		return nil
@@ -154,7 +152,7 @@ func (u *uploads) prepareAgain(ctx context.Context, f *found, c *source, failed 
 		return failed
 	}
 	if tell := u.r.p.Retrying; tell != nil {
-		tell(fmt.Errorf("%s %s: %w", f.file.Path, why, failed), 0)
+		tell(fmt.Errorf("%s has arrived damaged and is sent again: %w", f.file.Path, failed), 0)
 	}
 	c.recipe, c.encode, c.sumParts = nil, false, true
 	return nil
