@@ -281,7 +281,7 @@ var soleImporter = map[string]string{
 }
 
 // pure packages are importable by anyone: no network, no database, no cgo.
-var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "applecrash", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab", "public", "metadata", "readytorun"}
+var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "applecrash", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab", "public"}
 
 type pkg struct {
 	ImportPath string

@@ -214,13 +214,17 @@ func (e *entries) instance(r native) error {
 	}
 	s := signature{Blob: metadata.Blob{Rest: r.b[r.at:]}, e: e}
 	of, known := s.method()
-	switch {
-	case errors.Is(s.Err, errSteps), e.ctx.Err() != nil:
-		return s.Err
-	case s.Err != nil:
+	if s.Err != nil {
 		e.whole = false // a form that is not known: so is where the entry point is
+		if err := e.ctx.Err(); err != nil {
+			return err
+		}
+		if errors.Is(s.Err, errSteps) {
+			return errSteps
+		}
 		return nil
-	case !known:
+	}
+	if !known {
 		of = method{}
 	}
 	r.at = uint32(len(r.b) - len(s.Rest))

@@ -282,7 +282,7 @@ func TestOpenErrors(t *testing.T) {
 	cancel()
 	many := assembly{functions: 2, change: map[uint32]section{sectionInstances: {}}}.image(t)
 	// 2^14 empty buckets.
-	s := many.put(append([]byte{14<<2 | 0}, make([]byte, 1<<14+1)...))
+	s := many.put(append([]byte{14 << 2}, make([]byte, 1<<14+1)...))
 	at := native(many) + headerSize
 	for le.Uint32(many.b[at:]) != sectionInstances {
 		at += sectionEntry
