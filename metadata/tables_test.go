@@ -103,7 +103,7 @@ func sample() []byte {
 		tableMemberRef: {
 			row(1<<3|1, s.text("Sort"), 0),                    // TypeRef
 			row(2<<3|1, s.text("MoveNext"), 0),                // TypeRef in a TypeRef
-			row(4<<3, s.text("Own"), 0),                     // TypeDef
+			row(4<<3, s.text("Own"), 0),                       // TypeDef
 			row(1<<3|4, s.text("Add"), 0),                     // TypeSpec
 			row(1<<3|2, s.text("Native"), 0),                  // ModuleRef
 			row(2<<3|4, s.text("Odd"), 0),                     // TypeSpec that is no instance
