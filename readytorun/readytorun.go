@@ -39,7 +39,7 @@ const (
 	magic        = 0x00525452 // "RTR"
 	headerSize   = 16
 	maxSections  = 256
-	maxSection   = 1 << 30 // bytes
+	maxSection   = 256 << 20 // bytes
 	sectionEntry = 12
 
 	sectionFunctions    = 102 // RuntimeFunctions
