@@ -136,7 +136,7 @@ var mayImport = map[string][]string{
 	"internal/derive/arrivals":   {"internal/derive/jobs", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/index/wishes", "symfile"},
 	"internal/derive/publicform": {"internal/base/ctxio", "internal/base/memo", "internal/base/term", "internal/derive/jobs", "internal/derive/symbolicate", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "public", "symfile"},
 	// symbolicate knows the depot as an interface.
-	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
+	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "readytorun", "symfile", "unwind"},
 	// symcachework knows the depot as an interface.
 	"internal/derive/symcachework":            {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/memo", "internal/base/wire", "internal/derive/jobs", "internal/derive/transcode", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
 	"internal/derive/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/proctree", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
@@ -207,8 +207,10 @@ var mayImport = map[string][]string{
 	"objfile":                    {"breakpad", "debugid", "dwarf", "internal/base/pagecache", "internal/base/truncate", "internal/base/xz", "pdb", "ppdb", "symcache", "symfile"},
 	"objtab":                     {"debugid", "dwarf", "functab", "objfile", "symfile", "unwind"},
 	"pdb":                        {"debugid", "demangle", "functab", "internal/base/glob", "internal/base/sharedtext"},
-	"ppdb":                       {"debugid"},
+	"metadata":                   {},
+	"ppdb":                       {"debugid", "metadata"},
 	"public":                     {"breakpad", "demangle", "gsym", "internal/base/durable", "internal/base/glob", "internal/base/sharedtext", "objfile", "pdb", "symfile"},
+	"readytorun":                 {"metadata"},
 	"stackwalk":                  {"functab"},
 	"symcache":                   {"debugid", "internal/base/truncate"},
 	"symfile":                    {"debugid"},

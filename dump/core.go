@@ -261,8 +261,12 @@ func (c *core) mapped(files []mapping) {
 		for i+1 < len(files) && files[i+1].path == f.path {
 			next := files[i+1]
 			again := c.beginsLikeImage(next.start)
-			if image { // the data segment of a small file maps the first page again
+			switch {
+			case image: // the data segment of a small file maps the first page again
 				again = next.start-m.Base >= m.Size && (again || next.first)
+			case again && next.first && !known: // so does a section of a .NET assembly
+				image = c.mem.peSection(&m, next.start)
+				again = !image
 			}
 			if again {
 				break

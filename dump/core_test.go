@@ -377,3 +377,43 @@ func TestMaterial(t *testing.T) {
 		}
 	}
 }
+
+// TestCorePESection: an assembly of .NET whose first page is only where one of its sections is mapped is one
+// module, which begins where its file does. Without such a section, each copy of the first page is an image.
+func TestCorePESection(t *testing.T) {
+	t.Parallel()
+	const base, section, start = 0x7000_0000, 0x10000, 0x80 + 24 + 240 + 12 // of the section table: its address
+	for _, tt := range []struct {
+		what  string
+		first []byte // the memory where the file begins
+		at    uint32 // where the section is, by the table
+		want  []uint64
+	}{
+		{"of a section", nil, section + 0x400, []uint64{base}},
+		{"of another image", nil, section + 0x1400, []uint64{base, base + section}},
+		{"of the section and of the start", peImage(0x5f000001, 0x40000, false)[:0x1000], section + 0x400, []uint64{base}},
+	} {
+		image := peImage(0x5f000001, 0x40000, false)[:0x1000]
+		copy(image[start:], u32(tt.at))
+		c := coreFile{elfBuilder: builders[0], machine: 62, maps: []coreMap{
+			{addr: base, size: 0x1000, flags: 4, path: "/app/App.dll", memory: tt.first},
+			{addr: base + section, size: 0x2000, flags: 6, path: "/app/App.dll", memory: image},
+			{addr: base + 0x20000, size: 0x8000, flags: 5, path: "/app/App.dll", page: 2},
+		}}
+		d, err := read(c.bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []uint64
+		for _, m := range d.Modules {
+			got = append(got, m.Base)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("the first page %s: modules at %#x, want %#x", tt.what, got, tt.want)
+			continue
+		}
+		if m := d.Modules[len(d.Modules)-1]; m.Code.String() != "5F00000140000" || m.Size != 0x40000 {
+			t.Errorf("the first page %s: code id %s, %#x bytes; want 5F00000140000, 0x40000", tt.what, m.Code, m.Size)
+		}
+	}
+}

@@ -216,12 +216,22 @@ func (mem *memory) soname(h *elfHeader, bias uint64, s segment) string {
 // pe reads the PE image at m.Base: its code id and, from its debug directory,
 // the PDBs. A .NET assembly may have the layout of its file in memory instead
 // of that in its headers.
-func (mem *memory) pe(m *Module) bool {
-	p := mem.bytes(m.Base, 64)
+func (mem *memory) pe(m *Module) bool { return mem.peHeaders(m, m.Base, false) }
+
+// peSection reads the PE image at m.Base, of which the dump has the first page only where a section
+// at addr begins: the loader of .NET on other systems than Windows maps whole pages of the file, and
+// the kernel leaves out those that were not written to. It reports whether addr is that of a section
+// of this image.
+func (mem *memory) peSection(m *Module, addr uint64) bool { return mem.peHeaders(m, addr, true) }
+
+// peHeaders reads the PE image at m.Base, whose headers are at head: those of its first page, or of a
+// section.
+func (mem *memory) peHeaders(m *Module, head uint64, section bool) bool {
+	p := mem.bytes(head, 64)
 	if p == nil {
 		return false
 	}
-	at := m.Base + uint64(binary.LittleEndian.Uint32(p[60:]))
+	at := head + uint64(binary.LittleEndian.Uint32(p[60:]))
 	p = mem.bytes(at, 24)
 	if p == nil || string(p[:4]) != "PE\x00\x00" {
 		return false
@@ -243,6 +253,10 @@ func (mem *memory) pe(m *Module) bool {
 	default:
 		return false
 	}
+	table := at + 24 + uint64(optSize)
+	if section && !mem.mapsHeaders(table, sections, head-m.Base) {
+		return false
+	}
 	if m.Code.IsZero() {
 		m.Code = debugid.PE{TimeDateStamp: stamp, SizeOfImage: le.Uint32(opt[56:])}
 	}
@@ -254,13 +268,26 @@ func (mem *memory) pe(m *Module) bool {
 	}
 	rva, size := le.Uint32(opt[dirs+48:]), le.Uint32(opt[dirs+52:])
 	found := mem.debugDirectory(m.Base, uint64(rva), size)
-	if len(found) == 0 {
-		if off, ok := mem.fileOffset(at+24+uint64(optSize), sections, rva); ok {
+	if len(found) == 0 && !section {
+		if off, ok := mem.fileOffset(table, sections, rva); ok {
 			found = mem.debugDirectory(m.Base, off, size)
 		}
 	}
 	m.merge(found)
 	return true
+}
+
+// mapsHeaders reports whether a section, by the section table at addr, is mapped with what is before it
+// in the file, so that the file begins at an address from the start of the image.
+func (mem *memory) mapsHeaders(addr uint64, sections int, at uint64) bool {
+	table := mem.bytes(addr, sections*40)
+	for ; len(table) > 0; table = table[40:] {
+		start, off := binary.LittleEndian.Uint32(table[12:]), binary.LittleEndian.Uint32(table[20:])
+		if start >= off && at == uint64(start-off) {
+			return true
+		}
+	}
+	return false
 }
 
 // merge adds the records of an image's debug directory, which is more complete

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/metadata"
 )
 
 // Limits of the results of Lines. Rows are read one at a time.
@@ -49,12 +50,12 @@ const customModule = 1<<5 | 7
 // may be called from several goroutines if the ReaderAt of the file allows that.
 type Lines struct {
 	f       *File
-	rows    [64]uint32
-	tables  [64]section // of the debug tables
+	rows    [metadata.TableCount]uint32
+	tables  [metadata.TableCount]metadata.Section // of the debug tables
 	wide    struct{ strings, guids, blobs bool }
-	widths  [64]int // bytes of a row
-	guids   section
-	blobs   section
+	widths  [metadata.TableCount]int // bytes of a row
+	guids   metadata.Section
+	blobs   metadata.Section
 	columns int // bytes of the parent of custom debug information
 }
 
@@ -88,42 +89,32 @@ func (f *File) Lines() (*Lines, error) {
 }
 
 func (f *File) lines() (*Lines, error) {
-	l := &Lines{f: f, guids: f.streams["#GUID"], blobs: f.streams["#Blob"]}
-	stream, ok := f.streams["#~"]
-	if !ok {
-		if stream, ok = f.streams["#-"]; !ok {
-			return nil, fmt.Errorf("no #~ stream: %w", fs.ErrNotExist)
-		}
+	h, ok, err := f.root.Header()
+	if err == nil && !ok {
+		err = fmt.Errorf("no #~ stream: %w", fs.ErrNotExist)
 	}
-	rows, err := f.rows()
 	if err != nil {
 		return nil, err
 	}
-	l.rows = rows
-	var h [24]byte
-	if err := readFull(f.r, h[:], stream.off); err != nil {
-		return nil, err
+	l := &Lines{f: f, rows: h.Rows}
+	l.guids, _ = f.root.Stream("#GUID")
+	l.blobs, _ = f.root.Stream("#Blob")
+	l.wide.strings, l.wide.guids, l.wide.blobs = h.Wide.Strings, h.Wide.GUIDs, h.Wide.Blobs
+	if h.Present&(1<<firstDebugTable-1) != 0 || h.Present>>(tableCustom+1) != 0 {
+		return nil, fmt.Errorf("tables %#x: only the tables of debug information are supported", h.Present)
 	}
-	l.wide.strings, l.wide.guids, l.wide.blobs = h[6]&1 != 0, h[6]&2 != 0, h[6]&4 != 0
-	there := binary.LittleEndian.Uint64(h[8:])
-	if there&(1<<firstDebugTable-1) != 0 || there>>(tableCustom+1) != 0 {
-		return nil, fmt.Errorf("tables %#x: only the tables of debug information are supported", there)
-	}
-	all, err := f.referenced(rows)
+	all, err := f.referenced(h.Rows)
 	if err != nil {
 		return nil, err
 	}
 	l.measure(all)
-	off := int64(24) + 4*int64(bits.OnesCount64(there))
-	if h[6]&0x40 != 0 {
-		off += 4 // extra data
-	}
+	off := int64(0)
 	for i := firstDebugTable; i <= tableCustom; i++ {
-		size := int64(rows[i]) * int64(l.widths[i])
-		if size > stream.size-off {
-			return nil, fmt.Errorf("table %#x of %d rows in a stream of %d bytes: %w", i, rows[i], stream.size, io.ErrUnexpectedEOF)
+		size := int64(l.rows[i]) * int64(l.widths[i])
+		if size > h.Data.Size-off {
+			return nil, fmt.Errorf("table %#x of %d rows in a stream of %d bytes: %w", i, l.rows[i], h.Data.Size, io.ErrUnexpectedEOF)
 		}
-		l.tables[i] = section{stream.off + off, size}
+		l.tables[i] = metadata.Section{Offset: h.Data.Offset + off, Size: size}
 		off += size
 	}
 	return l, nil
@@ -131,19 +122,19 @@ func (f *File) lines() (*Lines, error) {
 
 // referenced adds to rows the counts of the assembly's tables, which the #Pdb stream
 // holds: columns that refer to large tables are wide.
-func (f *File) referenced(rows [64]uint32) ([64]uint32, error) {
-	s := f.streams["#Pdb"]
+func (f *File) referenced(rows [metadata.TableCount]uint32) ([metadata.TableCount]uint32, error) {
+	s, _ := f.root.Stream("#Pdb")
 	var h [32 + 4*64]byte
-	n := min(s.size, int64(len(h)))
+	n := min(s.Size, int64(len(h)))
 	if n < 32 {
 		return rows, nil // no reference to another table
 	}
-	if err := readFull(f.r, h[:n], s.off); err != nil {
+	if err := metadata.ReadFull(f.r, h[:n], s.Offset); err != nil {
 		return rows, fmt.Errorf("#Pdb stream: %w", err)
 	}
 	tables := binary.LittleEndian.Uint64(h[24:])
 	if need := 32 + 4*int64(bits.OnesCount64(tables)); need > n {
-		return rows, fmt.Errorf("#Pdb stream: %d bytes of row counts in a stream of %d: %w", need, s.size, io.ErrUnexpectedEOF)
+		return rows, fmt.Errorf("#Pdb stream: %d bytes of row counts in a stream of %d: %w", need, s.Size, io.ErrUnexpectedEOF)
 	}
 	p := h[32:]
 	for i := range rows {
@@ -158,7 +149,7 @@ func (f *File) referenced(rows [64]uint32) ([64]uint32, error) {
 }
 
 // measure computes the widths of rows from the row counts of all tables.
-func (l *Lines) measure(rows [64]uint32) {
+func (l *Lines) measure(rows [metadata.TableCount]uint32) {
 	heap := func(wide bool) int {
 		if wide {
 			return 4
@@ -189,7 +180,7 @@ func (l *Lines) row(table int, n uint32) (*cells, error) {
 		return nil, fmt.Errorf("row %d of the %d in table %#x: %w", n, l.rows[table], table, fs.ErrNotExist)
 	}
 	b := make([]byte, l.widths[table])
-	if err := readFull(l.f.r, b, l.tables[table].off+int64(n-1)*int64(len(b))); err != nil {
+	if err := metadata.ReadFull(l.f.r, b, l.tables[table].Offset+int64(n-1)*int64(len(b))); err != nil {
 		return nil, err
 	}
 	return &cells{b}, nil
@@ -223,31 +214,31 @@ func (l *Lines) blob(i uint32, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("blob %d of %d bytes exceeds the limit of %d", i, s.Size(), limit)
 	}
 	b := make([]byte, s.Size())
-	return b, readFull(s, b, 0)
+	return b, metadata.ReadFull(s, b, 0)
 }
 
 // blobSection finds the blob at index i of the #Blob heap. The error wraps
 // io.ErrUnexpectedEOF if it is not within the heap.
 func (l *Lines) blobSection(i uint32) (*io.SectionReader, error) {
 	var h [4]byte
-	left := l.blobs.size - int64(i)
+	left := l.blobs.Size - int64(i)
 	if left <= 0 {
-		return nil, fmt.Errorf("blob %d in a heap of %d bytes: %w", i, l.blobs.size, io.ErrUnexpectedEOF)
+		return nil, fmt.Errorf("blob %d in a heap of %d bytes: %w", i, l.blobs.Size, io.ErrUnexpectedEOF)
 	}
 	head := h[:min(left, 4)]
-	if err := readFull(l.f.r, head, l.blobs.off+int64(i)); err != nil {
+	if err := metadata.ReadFull(l.f.r, head, l.blobs.Offset+int64(i)); err != nil {
 		return nil, err
 	}
-	r := reader{b: head}
-	size := r.unsigned()
-	if r.err != nil {
-		return nil, fmt.Errorf("blob %d: %w", i, r.err)
+	r := metadata.Blob{Rest: head}
+	size := r.Unsigned()
+	if r.Err != nil {
+		return nil, fmt.Errorf("blob %d: %w", i, r.Err)
 	}
-	start := int64(len(head) - len(r.b))
+	start := int64(len(head) - len(r.Rest))
 	if int64(size) > left-start {
-		return nil, fmt.Errorf("blob %d of %d bytes in a heap of %d: %w", i, size, l.blobs.size, io.ErrUnexpectedEOF)
+		return nil, fmt.Errorf("blob %d of %d bytes in a heap of %d: %w", i, size, l.blobs.Size, io.ErrUnexpectedEOF)
 	}
-	return io.NewSectionReader(l.f.r, l.blobs.off+int64(i)+start, int64(size)), nil
+	return io.NewSectionReader(l.f.r, l.blobs.Offset+int64(i)+start, int64(size)), nil
 }
 
 // guid reads GUID n, from 1, of the #GUID heap. 0 is the zero GUID.
@@ -256,10 +247,10 @@ func (l *Lines) guid(n uint32) (b [16]byte, err error) {
 		return b, nil
 	}
 	off := int64(n-1) * 16
-	if off > l.guids.size-16 {
-		return b, fmt.Errorf("GUID %d in a heap of %d bytes: %w", n, l.guids.size, io.ErrUnexpectedEOF)
+	if off > l.guids.Size-16 {
+		return b, fmt.Errorf("GUID %d in a heap of %d bytes: %w", n, l.guids.Size, io.ErrUnexpectedEOF)
 	}
-	return b, readFull(l.f.r, b[:], l.guids.off+off)
+	return b, metadata.ReadFull(l.f.r, b[:], l.guids.Offset+off)
 }
 
 // id reads GUID n as an id.
@@ -269,52 +260,6 @@ func (l *Lines) id(n uint32) (debugid.GUID, error) {
 		return debugid.GUID{}, err
 	}
 	return debugid.FromMicrosoft(g), nil
-}
-
-// reader reads compressed numbers of a blob. The first error ends all reading.
-type reader struct {
-	b   []byte
-	err error
-}
-
-var errNumber = errors.New("malformed compressed number")
-
-// number reads a compressed number and the count of its bits.
-func (r *reader) number() (v uint32, width int) {
-	switch {
-	case r.err != nil:
-		return 0, 0
-	case len(r.b) >= 1 && r.b[0]&0x80 == 0:
-		v, width = uint32(r.b[0]), 7
-		r.b = r.b[1:]
-	case len(r.b) >= 2 && r.b[0]&0xC0 == 0x80:
-		v, width = uint32(binary.BigEndian.Uint16(r.b))&0x3FFF, 14
-		r.b = r.b[2:]
-	case len(r.b) >= 4 && r.b[0]&0xE0 == 0xC0:
-		v, width = binary.BigEndian.Uint32(r.b)&0x1FFFFFFF, 29
-		r.b = r.b[4:]
-	default:
-		r.err = errNumber
-	}
-	return v, width
-}
-
-func (r *reader) unsigned() uint32 {
-	v, _ := r.number()
-	return v
-}
-
-// signed reads a number whose lowest bit is the sign: the number was rotated left in
-// the width that it is written in.
-func (r *reader) signed() int32 {
-	v, width := r.number()
-	if width == 0 {
-		return 0
-	}
-	if v&1 == 0 {
-		return int32(v >> 1)
-	}
-	return int32(v>>1) - 1<<(width-1)
 }
 
 // Methods returns the number of methods that the tables can hold. Methods
@@ -368,11 +313,11 @@ func (l *Lines) path(index uint32) (string, error) {
 		separator = ""
 	}
 	var path strings.Builder
-	r := reader{b: b[n:]}
-	for i := 0; len(r.b) > 0; i++ {
-		part, err := l.blob(r.unsigned(), maxPath)
+	r := metadata.Blob{Rest: b[n:]}
+	for i := 0; len(r.Rest) > 0; i++ {
+		part, err := l.blob(r.Unsigned(), maxPath)
 		if err == nil {
-			err = r.err
+			err = r.Err
 		}
 		if err != nil {
 			return "", err
@@ -409,19 +354,19 @@ func (l *Lines) points(method uint32) ([]Point, error) {
 	if err != nil || len(b) == 0 {
 		return nil, err
 	}
-	r := reader{b: b}
-	r.unsigned() // signature of the local variables
+	r := metadata.Blob{Rest: b}
+	r.Unsigned() // signature of the local variables
 	if document == 0 {
-		document = r.unsigned()
+		document = r.Unsigned()
 	}
 	var points []Point
 	var line, column int64 // of the last point that is not hidden
 	first, hidden := true, true
 	offset := uint64(0)
-	for len(r.b) > 0 && r.err == nil {
-		delta := r.unsigned()
+	for len(r.Rest) > 0 && r.Err == nil {
+		delta := r.Unsigned()
 		if delta == 0 && !first {
-			document = r.unsigned()
+			document = r.Unsigned()
 			continue
 		}
 		if document > l.rows[tableDocument] {
@@ -430,31 +375,31 @@ func (l *Lines) points(method uint32) ([]Point, error) {
 		first = false
 		offset += uint64(delta)
 		p := Point{Offset: uint32(offset), Document: document}
-		lines := int64(r.unsigned())
+		lines := int64(r.Unsigned())
 		var columns int64
 		if lines == 0 {
-			columns = int64(r.unsigned())
+			columns = int64(r.Unsigned())
 		} else {
-			columns = int64(r.signed())
+			columns = int64(r.Signed())
 		}
 		if p.Hidden = lines == 0 && columns == 0; !p.Hidden {
 			if hidden {
 				hidden = false
-				line, column = int64(r.unsigned()), int64(r.unsigned())
+				line, column = int64(r.Unsigned()), int64(r.Unsigned())
 			} else {
-				line += int64(r.signed())
-				column += int64(r.signed())
+				line += int64(r.Signed())
+				column += int64(r.Signed())
 			}
 			p.Line, p.EndLine = uint32(line), uint32(line+lines)
 			p.Column, p.EndColumn = uint32(column), uint32(column+columns)
 		}
 		const limit = 1 << 29 // of every number in the format
-		if r.err == nil && (offset >= limit || line < 0 || line+lines >= limit || column < 0 || column+columns < 0 || column+columns >= limit) {
+		if r.Err == nil && (offset >= limit || line < 0 || line+lines >= limit || column < 0 || column+columns < 0 || column+columns >= limit) {
 			return nil, fmt.Errorf("point at IL offset %d: line %d or column %d is out of range", offset, line, column)
 		}
 		points = append(points, p)
 	}
-	return points, r.err
+	return points, r.Err
 }
 
 // Line returns the point that the instruction at IL offset belongs to: the last
@@ -510,7 +455,7 @@ func (l *Lines) custom(visit func(customRow) (bool, error)) error {
 	b := make([]byte, rows*width)
 	for n, have := uint32(0), l.rows[tableCustom]; n < have; n += rows {
 		p := b[:min(rows, int(have-n))*width]
-		if err := readFull(l.f.r, p, l.tables[tableCustom].off+int64(n)*int64(width)); err != nil {
+		if err := metadata.ReadFull(l.f.r, p, l.tables[tableCustom].Offset+int64(n)*int64(width)); err != nil {
 			return err
 		}
 		for ; len(p) > 0; p = p[width:] {
@@ -592,7 +537,7 @@ func (l *Lines) embeddedSources() (list []EmbeddedSource, err error) {
 			return false, err
 		}
 		var h [4]byte
-		if err := readFull(s, h[:], 0); err != nil {
+		if err := metadata.ReadFull(s, h[:], 0); err != nil {
 			return false, err
 		}
 		e := EmbeddedSource{Document: r.parent >> 5, stored: io.NewSectionReader(s, 4, s.Size()-4)}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/metadata"
 )
 
 // csharp is the GUID of C# as the #GUID heap has it.
@@ -140,34 +141,6 @@ func TestLines(t *testing.T) {
 	}
 	if b, err := l.SourceLink(); string(b) != `{"documents":{}}` || err != nil {
 		t.Errorf("SourceLink: %s, error %v; want an empty list of documents", b, err)
-	}
-}
-
-// TestCompressed has the examples of ECMA-335, II.23.2.
-func TestCompressed(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		b        []byte
-		unsigned uint32
-		signed   int32
-	}{
-		{[]byte{0x03}, 0x03, -63 - 1 + 1 + 0}, {[]byte{0x7F}, 0x7F, -1}, {[]byte{0x80, 0x80}, 0x80, 64}, {[]byte{0xAE, 0x57}, 0x2E57, 0x172B - 0x2000},
-		{[]byte{0xBF, 0xFF}, 0x3FFF, -1}, {[]byte{0xC0, 0x00, 0x40, 0x00}, 0x4000, 0x2000}, {[]byte{0xDF, 0xFF, 0xFF, 0xFF}, 0x1FFFFFFF, -1},
-		{[]byte{0x06}, 6, 3}, {[]byte{0x7B}, 0x7B, -3}, {[]byte{0x01}, 1, -64}, {[]byte{0x80, 0x01}, 1, -8192}, {[]byte{0xC0, 0, 0, 0x01}, 1, -268435456}, {[]byte{0xDF, 0xFF, 0xFF, 0xFE}, 0x1FFFFFFE, 268435455},
-	} {
-		u, s := reader{b: c.b}, reader{b: c.b}
-		if got := u.unsigned(); got != c.unsigned || u.err != nil {
-			t.Errorf("%x: unsigned %#x, error %v; want %#x", c.b, got, u.err, c.unsigned)
-		}
-		if got := s.signed(); got != c.signed || s.err != nil {
-			t.Errorf("%x: signed %d, error %v; want %d", c.b, got, s.err, c.signed)
-		}
-	}
-	for _, b := range [][]byte{nil, {0x80}, {0xC0, 0, 0}, {0xE0, 0, 0, 0}, {0xFF}} {
-		r := reader{b: b}
-		if r.unsigned(); r.err == nil {
-			t.Errorf("%x: no error", b)
-		}
 	}
 }
 
@@ -321,7 +294,7 @@ func realFiles(t *testing.T) []string {
 				return err
 			}
 			defer f.Close()
-			if b := make([]byte, 4); readFull(f, b, 0) == nil && string(b) == Magic {
+			if b := make([]byte, 4); metadata.ReadFull(f, b, 0) == nil && string(b) == Magic {
 				names = append(names, path)
 			}
 		}

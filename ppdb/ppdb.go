@@ -18,11 +18,11 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"math/bits"
 	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/metadata"
 )
 
 // ErrFormat is wrapped by the error of Open for a file that is not .NET
@@ -32,16 +32,10 @@ var ErrFormat = errors.New("not a portable PDB")
 
 // Magic is the signature at the start of the file. The metadata of a .NET image
 // has the same signature, but no #Pdb stream.
-const Magic = "BSJB"
+const Magic = metadata.Magic
 
-// Limits of the metadata root. The standard allows a version of 255 bytes and
-// names of 32; a portable PDB has six streams.
-const (
-	maxVersion = 256
-	maxStreams = 64
-	maxName    = 32
-	maxGUIDs   = 1 << 20 // bytes of the #GUID heap that are searched
-)
+// maxGUIDs is how many bytes of the #GUID heap are searched.
+const maxGUIDs = 1 << 20
 
 // Table numbers (Portable PDB format, Metadata Tables).
 const (
@@ -58,9 +52,6 @@ var (
 	sourceLink = [16]byte{0x56, 0x05, 0x11, 0xCC, 0x91, 0xA0, 0x38, 0x4D, 0x9F, 0xEC, 0x25, 0xAB, 0x9A, 0x35, 0x1A, 0x6A}
 )
 
-// section is the range of a metadata stream in the file, in bytes.
-type section struct{ off, size int64 }
-
 // File is an opened portable PDB. Its fields are set by Open and must not be
 // changed. Methods may be called from several goroutines if the ReaderAt
 // allows that.
@@ -71,8 +62,8 @@ type File struct {
 	// IDOffset is the offset of the 20 bytes of the id in the file.
 	IDOffset int64
 
-	r       io.ReaderAt
-	streams map[string]section
+	r    io.ReaderAt
+	root *metadata.Root
 }
 
 // Open reads the metadata root and the id of a portable PDB of size bytes. The
@@ -87,77 +78,28 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 }
 
 func open(r io.ReaderAt, size int64) (*File, error) {
-	f := &File{r: r, streams: map[string]section{}}
-	var h [16]byte
-	if err := readFull(r, h[:4], 0); errors.Is(err, io.ErrUnexpectedEOF) || err == nil && string(h[:4]) != Magic {
+	root, err := metadata.Open(r, size)
+	if errors.Is(err, metadata.ErrFormat) {
 		return nil, ErrFormat
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := readFull(r, h[4:], 4); err != nil {
-		return nil, fmt.Errorf("metadata root: %w", err)
-	}
-	n := binary.LittleEndian.Uint32(h[12:])
-	if n > maxVersion {
-		return nil, fmt.Errorf("metadata root: version of %d bytes exceeds the limit of %d", n, maxVersion)
-	}
-	version := make([]byte, n+4)
-	if err := readFull(r, version, 16); err != nil {
-		return nil, fmt.Errorf("metadata root: version: %w", err)
-	}
-	text, _, _ := bytes.Cut(version[:n], []byte{0})
-	f.Version = string(text)
-	count := binary.LittleEndian.Uint16(version[n+2:])
-	if err := f.readStreams(16+int64(n)+4, int(count), size); err != nil {
-		return nil, fmt.Errorf("metadata root: %w", err)
-	}
-	id, ok := f.streams["#Pdb"]
+	f := &File{r: r, root: root, Version: root.Version}
+	id, ok := root.Stream("#Pdb")
 	if !ok {
 		return nil, fmt.Errorf("%w: metadata without a #Pdb stream", ErrFormat)
 	}
 	var b [20]byte
-	if id.size < int64(len(b)) {
-		return nil, fmt.Errorf("#Pdb stream: %d bytes are fewer than the 20 of an id", id.size)
+	if id.Size < int64(len(b)) {
+		return nil, fmt.Errorf("#Pdb stream: %d bytes are fewer than the 20 of an id", id.Size)
 	}
-	if err := readFull(r, b[:], id.off); err != nil {
+	if err := metadata.ReadFull(r, b[:], id.Offset); err != nil {
 		return nil, fmt.Errorf("#Pdb stream: %w", err)
 	}
-	f.IDOffset = id.off
+	f.IDOffset = id.Offset
 	f.GUID, f.Stamp = parseID(b)
 	return f, nil
-}
-
-// readStreams reads the count stream headers at off.
-func (f *File) readStreams(off int64, count int, size int64) error {
-	if count > maxStreams {
-		return fmt.Errorf("%d streams exceed the limit of %d", count, maxStreams)
-	}
-	for i := range count {
-		var h [8 + maxName]byte
-		// The last header may be shorter than the buffer, at the end of the file.
-		n := min(int64(len(h)), size-off)
-		if n < 12 {
-			return fmt.Errorf("header of stream %d of %d: %w", i+1, count, io.ErrUnexpectedEOF)
-		}
-		if err := readFull(f.r, h[:n], off); err != nil {
-			return fmt.Errorf("header of stream %d of %d: %w", i+1, count, err)
-		}
-		end := bytes.IndexByte(h[8:n], 0)
-		if end < 0 {
-			return fmt.Errorf("header of stream %d of %d: the name has no terminating NUL", i+1, count)
-		}
-		name := string(h[8 : 8+end])
-		s := section{int64(binary.LittleEndian.Uint32(h[:])), int64(binary.LittleEndian.Uint32(h[4:]))}
-		if s.off > size || s.size > size-s.off {
-			return fmt.Errorf("stream %q, %d bytes at offset %d, lies outside the file of %d bytes", name, s.size, s.off, size)
-		}
-		if _, twice := f.streams[name]; twice {
-			return fmt.Errorf("two streams are named %q", name)
-		}
-		f.streams[name] = s
-		off += 8 + int64(end)/4*4 + 4
-	}
-	return nil
 }
 
 // parseID splits the 20 bytes of an id.
@@ -171,41 +113,11 @@ func (f *File) ID() debugid.ID { return debugid.ID{GUID: f.GUID, Age: f.Stamp} }
 // HasDebug reports whether the file has documents or methods with line
 // information.
 func (f *File) HasDebug() (bool, error) {
-	rows, err := f.rows()
+	h, _, err := f.root.Header()
 	if err != nil {
 		return false, fmt.Errorf("ppdb: tables: %w", err)
 	}
-	return rows[tableDocument] > 0 || rows[tableMethod] > 0, nil
-}
-
-// rows reads the row counts of all tables.
-func (f *File) rows() (rows [64]uint32, err error) {
-	s, ok := f.streams["#~"]
-	if !ok {
-		if s, ok = f.streams["#-"]; !ok {
-			return rows, nil
-		}
-	}
-	var h [24 + 4*64]byte
-	if s.size < 24 {
-		return rows, fmt.Errorf("header of %d bytes: %w", s.size, io.ErrUnexpectedEOF)
-	}
-	n := min(s.size, int64(len(h)))
-	if err := readFull(f.r, h[:n], s.off); err != nil {
-		return rows, err
-	}
-	there := binary.LittleEndian.Uint64(h[8:])
-	if need := 24 + 4*int64(bits.OnesCount64(there)); need > n {
-		return rows, fmt.Errorf("header of %d bytes in a stream of %d: %w", need, s.size, io.ErrUnexpectedEOF)
-	}
-	p := h[24:]
-	for i := range rows {
-		if there>>i&1 == 1 {
-			rows[i] = binary.LittleEndian.Uint32(p)
-			p = p[4:]
-		}
-	}
-	return rows, nil
+	return h.Rows[tableDocument] > 0 || h.Rows[tableMethod] > 0, nil
 }
 
 // HasSources reports whether the file has embedded sources or Source Link. It
@@ -222,12 +134,12 @@ func (f *File) HasSources() (bool, error) {
 // findGUID returns the number, from 1, of the first of some GUIDs in the #GUID heap; 0 if
 // none is there.
 func (f *File) findGUID(want ...[16]byte) (uint32, error) {
-	s := f.streams["#GUID"]
-	r := io.NewSectionReader(f.r, s.off, min(s.size, maxGUIDs))
+	s, _ := f.root.Stream("#GUID")
+	r := io.NewSectionReader(f.r, s.Offset, min(s.Size, maxGUIDs))
 	var b [64 * 16]byte
 	for off := int64(0); off < r.Size(); off += int64(len(b)) {
 		n := min(int64(len(b)), r.Size()-off)
-		if err := readFull(r, b[:n], off); err != nil {
+		if err := metadata.ReadFull(r, b[:n], off); err != nil {
 			return 0, fmt.Errorf("#GUID stream: %w", err)
 		}
 		for i := int64(0); i+16 <= n; i += 16 {
@@ -289,17 +201,4 @@ func ChecksumID(sum []byte) debugid.ID {
 	b[19] |= 0x80
 	g, stamp := parseID(b)
 	return debugid.ID{GUID: g, Age: stamp}
-}
-
-// readFull reads exactly len(b) bytes at off. It returns errors of r, possibly
-// wrapped, and wraps io.ErrUnexpectedEOF if r ends too early.
-func readFull(r io.ReaderAt, b []byte, off int64) error {
-	n, err := r.ReadAt(b, off)
-	if n == len(b) {
-		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		return fmt.Errorf("%d bytes at offset %d: %w", len(b), off, io.ErrUnexpectedEOF)
-	}
-	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +57,32 @@ func TestJoin(t *testing.T) {
 	img.ids = []debugid.ID{{}}
 	if err := unwind.Join(t.Context(), img, none); !errors.Is(err, unwind.ErrMismatch) {
 		t.Errorf("no ids at all: error %v, want ErrMismatch", err)
+	}
+}
+
+// TestFunctionsNamed: names that the image itself tells go to the entries of its exception table.
+func TestFunctionsNamed(t *testing.T) {
+	t.Parallel()
+	img := image64(nil, slices.Concat(entry(0x100, 0x140, 0x800), entry(0x140, 0x160, 0x800), entry(0x160, 0x180, 0x800)), info(1, 0, 0, 0, nil))
+	named := func(rva uint32) (string, bool) {
+		return map[uint32]string{0x100: "App.Run", 0x160: "App.Stub"}[rva], rva == 0x160
+	}
+	b := functab.NewBuilder(functab.Module{OS: "windows", Arch: "x86_64", Name: "a.dll"}, functab.Limits{})
+	if err := unwind.Functions(t.Context(), img, b, unwind.Options{Named: named}); err != nil {
+		t.Fatal(err)
+	}
+	table, err := b.Table(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for f := range table.Functions() {
+		name, _ := table.NameOf(f.Name)
+		got = append(got, fmt.Sprintf("%x %x %s %v", f.Start, f.Size, name, f.Multiple))
+	}
+	want := []string{"100 40 App.Run false", "140 20 <unknown in a.dll> false", "160 20 App.Stub true"}
+	if !slices.Equal(got, want) {
+		t.Errorf("functions %q, want %q", got, want)
 	}
 }
 

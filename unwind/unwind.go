@@ -197,10 +197,14 @@ type Options struct {
 	// the entries of the exception table are added without a name, so that those
 	// functions keep theirs.
 	Unnamed bool
+	// Named returns the name of the code of an entry of the exception table, by the address where it
+	// begins, if the image itself tells it; empty: it does not. shared means that functions with other
+	// names have the same code. Nil means that the image has no such names.
+	Named func(rva uint32) (name string, shared bool)
 }
 
 // Functions adds the functions that an image without its PDB describes: one
-// function named "<unknown in NAME>" for each entry of the exception table, a
+// function for each entry of the exception table, named by Named or "<unknown in NAME>", a
 // public symbol for each export of code, the sections with code, and the unwind
 // rules as PE does. NAME is the name of the builder's module.
 func Functions(ctx context.Context, img Image, b *functab.Builder, opt Options) error {
@@ -216,7 +220,13 @@ func Functions(ctx context.Context, img Image, b *functab.Builder, opt Options) 
 		unknown = 0
 	}
 	add := func(start, end uint32) error {
-		return b.Add(functab.Function{Start: uint64(start), Size: end - start, Name: unknown})
+		f := functab.Function{Start: uint64(start), Size: end - start, Name: unknown}
+		if opt.Named != nil {
+			if name, shared := opt.Named(start); name != "" {
+				f.Name, f.Multiple = b.Name(name, ""), shared
+			}
+		}
+		return b.Add(f)
 	}
 	if err := entries(ctx, img, b, add); err != nil {
 		return err

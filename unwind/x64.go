@@ -35,6 +35,10 @@ const (
 	opSaveXMM      = 8
 	opSaveXMMFar   = 9
 	opMachineFrame = 10
+	// opSetFPLarge is written by .NET for other systems than Windows, for a frame register more than 240
+	// bytes from rsp; the distance is a number of 32 bits, in steps of 16 bytes (src/coreclr/inc/win64unwind.h
+	// of dotnet/runtime).
+	opSetFPLarge = 11
 )
 
 // code is one unwind code.
@@ -239,7 +243,7 @@ func (u *unwindInfo) parse(p []byte, version byte) error {
 		switch c.op {
 		case opSave, opEpilog, opSaveXMM:
 			slots = 2
-		case opSaveFar, opSpare, opSaveXMMFar:
+		case opSaveFar, opSpare, opSaveXMMFar, opSetFPLarge:
 			slots = 3
 		case opAllocLarge:
 			slots = 2 + int(min(c.info, 1))
@@ -257,6 +261,9 @@ func (u *unwindInfo) parse(p []byte, version byte) error {
 			c.n = 8 * int64(le.Uint16(p[2:]))
 		case slots == 3:
 			c.n = int64(le.Uint32(p[2:]))
+		}
+		if c.op == opSetFPLarge {
+			c.op, u.frameOff = opSetFP, 16*c.n
 		}
 		switch c.op {
 		case opPush, opAllocLarge, opAllocSmall, opSetFP, opSave, opSaveFar, opMachineFrame:

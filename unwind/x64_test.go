@@ -69,6 +69,9 @@ func TestPE64Vectors(t *testing.T) {
 			"100 40 .cfa: $rsp 8 + .ra: .cfa 8 - ^\n107 .cfa: $rsp 4104 +\n10e .cfa: $rsp 528392 + $r12: .cfa 4088 - ^"},
 		{"frame register", image64(nil, one, info(1, 0, 12, rbp|2<<4, join(save(12, rsi, 0x40), setFP(10), large(5, 0x50), push(1, rbp)))),
 			"100 40 .cfa: $rsp 8 + .ra: .cfa 8 - ^\n101 .cfa: $rsp 16 + $rbp: .cfa 16 - ^\n105 .cfa: $rsp 96 +\n10a .cfa: $rbp 64 +\n10c $rsi: .cfa 32 - ^"},
+		{"frame register far from the stack pointer", image64(nil, one, info(1, 0, 16, rbp|15<<4, join([]byte{16, 11, 17, 0, 0, 0}, large(8, 0xe8), push(2, rbx), push(1, rbp)))),
+			"100 40 .cfa: $rsp 8 + .ra: .cfa 8 - ^\n101 .cfa: $rsp 16 + $rbp: .cfa 16 - ^\n102 .cfa: $rsp 24 + $rbx: .cfa 24 - ^\n" +
+				"108 .cfa: $rsp 256 +\n110 .cfa: $rbp 16 -"},
 		{"allocation after the frame register", image64(nil, one, info(1, 0, 12, rbp, join(small(8, 0x20), setFP(4), push(1, rbp)))),
 			"100 40 .cfa: $rsp 8 + .ra: .cfa 8 - ^\n101 .cfa: $rsp 16 + $rbp: .cfa 16 - ^\n104 .cfa: $rbp 16 +"},
 		{"machine frame", image64(nil, one, info(1, 0, 0, 0, join(small(0, 0x10), []byte{0, 10}))),

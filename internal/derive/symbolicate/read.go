@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/objtab"
 	"github.com/symdepot/symdepot/pdb"
+	"github.com/symdepot/symdepot/readytorun"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/unwind"
 )
@@ -355,7 +356,17 @@ func (r *reader) readPE(p *Part) (*functab.Builder, error) {
 			b.Warn("DWARF: %s is missing", missingByName(l))
 		}
 	}
-	return b, badIfFormat(unwind.Functions(r.ctx, img, b, unwind.Options{Shown: shown, Unnamed: found}))
+	opt := unwind.Options{Shown: shown, Unnamed: found}
+	methods, err := readytorun.Open(r.ctx, img)
+	switch {
+	case err == nil:
+		opt.Named = methods.Name
+	case errors.Is(err, readytorun.ErrFormat):
+		b.Warn("names of .NET methods: %v", err)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, badIfFormat(err)
+	}
+	return b, badIfFormat(unwind.Functions(r.ctx, img, b, opt))
 }
 
 // readMinGW reads the DWARF of the first image that has some.

@@ -18,7 +18,7 @@ import (
 
 // Version is the version of the files that this package makes. A higher one makes
 // all of them again.
-const Version = 4
+const Version = 5
 
 // Generator is the text of INFO GENERATOR in symbol files. The program sets it at its
 // start, with its version.
