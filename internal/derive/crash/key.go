@@ -171,6 +171,11 @@ var runtimeNames = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
 	// Go
 	`runtime\.(gopanic|throw|fatalthrow|fatalpanic|fatal|sigpanic|dieFromSignal|raise|crash|panic\w*)(\.abi0)?`,
 	`runtime\.(goPanic\w*|systemstack|sigtrampgo|sigfwdgo|sighandler|badsignal)(\.abi0)?`,
+	// .NET
+	`(procabort|procendprocess|safeexitprocess|crashdumpandterminateprocess)`,
+	`eepolicy::(handlefatalerror.*|logfatalerror|handleexitprocess.*)`,
+	`systemnative::(generic)?failfast`, `(environment|exceptionnative)_failfast`, `system\.environment\.failfast`,
+	`(il_throw|dispatchmanagedexception|unwindmanagedexceptionpass1)`, `system\.diagnostics\.debug(provider)?\.fail\w*`,
 	// Crash reporters, sanitizers and checks
 	`google_breakpad::.*`, `crashpad::.*`, `logging::(logmessage::.*|checkerror::.*)`,
 	`base::(debug::|immediatecrash).*`, `__(asan|ubsan|tsan|msan|sanitizer)_?.*`,

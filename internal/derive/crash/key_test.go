@@ -67,9 +67,14 @@ func TestKeyFrames(t *testing.T) {
 		frames []wire.StackFrame
 		want   []string
 	}{
-		"abort":        {named("__pthread_kill_implementation", "raise", "abort", "check(int)", "main", "__libc_start_call_main"), []string{"check", "main"}},
-		"panic":        {named("core::panicking::panic_fmt", "core::option::unwrap_failed", "app::run", "app::main"), []string{"app::run", "app::main"}},
-		"Windows":      {named("RtlUnwindEx", "_CxxThrowException", "f", "g", "BaseThreadInitThunk", "RtlUserThreadStart"), []string{"f", "g", "BaseThreadInitThunk"}},
+		"abort":   {named("__pthread_kill_implementation", "raise", "abort", "check(int)", "main", "__libc_start_call_main"), []string{"check", "main"}},
+		"panic":   {named("core::panicking::panic_fmt", "core::option::unwrap_failed", "app::run", "app::main"), []string{"app::run", "app::main"}},
+		"Windows": {named("RtlUnwindEx", "_CxxThrowException", "f", "g", "BaseThreadInitThunk", "RtlUserThreadStart"), []string{"f", "g", "BaseThreadInitThunk"}},
+		".NET": {
+			named("raise", "abort", "PROCAbort", "EEPolicy::HandleFatalError(unsigned int)", "SystemNative::GenericFailFast", "SystemNative::FailFast(StringObject*)",
+				"System.Environment.FailFast", "Shop.Cart.Compare", "System.Array.Sort", "Shop.Program.Main"),
+			[]string{"Shop.Cart.Compare", "System.Array.Sort", "Shop.Program.Main"},
+		},
 		"recursion":    {named("a", "b", "b", "b", "c"), []string{"a", "b", "c"}},
 		"inlined":      {append([]wire.StackFrame{inlined}, named("main")...), []string{"load", "walk", "work", "main"}},
 		"long":         {named("a", "b", "c", "d", "e", "f", "g"), []string{"a", "b", "c", "d", "e", "f"}},
