@@ -156,6 +156,9 @@ func (db *DB) copyTo(w *engine.Write, ctx context.Context, r engine.Reader, depo
 	if err := copyPacked(ctx, w, r); err != nil {
 		return err
 	}
+	if err := copyLong(ctx, w, r); err != nil {
+		return err
+	}
 	if err := copyPaused(ctx, w, r); err != nil {
 		return err
 	}
@@ -208,6 +211,9 @@ func (cs Copies) Undo(ctx context.Context, d time.Duration) error {
 			return err
 		}
 		if _, err := w.Exec("UPDATE old_keys SET last_object = 0, position = ''"); err != nil {
+			return err
+		}
+		if _, err := w.Exec("UPDATE long_rows SET object = 1, last_object = 0, tx = 1, seq = 0, last_tx = 0"); err != nil {
 			return err
 		}
 		_, err := w.Exec("UPDATE identity SET copied_from = NULL, copied_generation = NULL")
@@ -313,6 +319,18 @@ func copyPacked(ctx context.Context, w *engine.Write, r engine.Reader) error {
 		return err
 	}
 	_, err := w.Exec("UPDATE old_keys SET last_object = $1, begins = $2, position = '' WHERE one = 1", last, begins)
+	return err
+}
+
+// copyLong copies which rows may be long.
+func copyLong(ctx context.Context, w *engine.Write, r engine.Reader) error {
+	var object, lastObject, tx, seq, lastTx int64
+	if err := r.Row(ctx, "SELECT object, last_object, tx, seq, last_tx FROM long_rows WHERE one = 1", nil,
+		&object, &lastObject, &tx, &seq, &lastTx); err != nil {
+		return err
+	}
+	_, err := w.Exec("UPDATE long_rows SET object = $1, last_object = $2, tx = $3, seq = $4, last_tx = $5 WHERE one = 1",
+		object, lastObject, tx, seq, lastTx)
 	return err
 }
 
