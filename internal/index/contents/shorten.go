@@ -21,7 +21,8 @@ const ShortenBatch = 2000
 // longRows is the row of the table long_rows.
 type longRows struct{ object, lastObject, tx, seq, lastTx int64 }
 
-const selectLong = "SELECT l.object, l.last_object, l.tx, l.seq, l.last_tx, s.format_floor FROM long_rows l CROSS JOIN state s WHERE l.one = 1"
+const selectLong = "SELECT l.object, l.last_object, l.tx, l.seq, l.last_tx, s.format_floor " +
+	"FROM long_rows l CROSS JOIN state s WHERE l.one = 1"
 
 // ended reports whether no rows are long any more.
 func (l longRows) ended() bool { return l.object > l.lastObject && l.tx > l.lastTx }

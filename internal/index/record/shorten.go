@@ -23,8 +23,8 @@ func (l *LongObject) IsLong() bool {
 // Rows runs a statement and calls fn for each row of its result.
 type Rows func(text string, args []any, fn func(scan engine.Scan) error) error
 
-const longObjects = `SELECT o.id, o.content_id, o.kind, o.name, o.name_fold, o.code_id, o.debug_id, o.build_id, o.arch, o.features, o.ident
-	FROM object o WHERE o.id >= $1 AND o.id <= $2 ORDER BY o.id LIMIT $3`
+const longObjects = `SELECT o.id, o.content_id, o.kind, o.name, o.name_fold, o.code_id, o.debug_id, o.build_id, o.arch, o.features,
+	o.ident FROM object o WHERE o.id >= $1 AND o.id <= $2 ORDER BY o.id LIMIT $3`
 
 // LongObjects reads the rows of the objects from one on up to another, at most limit. next is the object that follows
 // them; it is higher than to if there is none.
@@ -34,7 +34,8 @@ func LongObjects(read Rows, from, to int64, limit int) (list []LongObject, next 
 		var l LongObject
 		var name, folded string
 		var c Compact
-		if err := scan(&l.id, &l.content, &l.kind, &name, &folded, &c.CodeID, &c.DebugID, &c.BuildID, &c.Arch, &c.Features, &c.Ident); err != nil {
+		if err := scan(&l.id, &l.content, &l.kind, &name, &folded, &c.CodeID, &c.DebugID, &c.BuildID, &c.Arch, &c.Features,
+			&c.Ident); err != nil {
 			return err
 		}
 		if name != "" && name != initialName {
