@@ -557,3 +557,60 @@ func TestKillShorten(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestShortenOddRows: rows with columns that no program would write stand for the same when they were looked at.
+func TestShortenOddRows(t *testing.T) { onEngines(t, testShortenOddRows) }
+
+func testShortenOddRows(t *testing.T) {
+	db := openTest(t, Options{})
+	writePlain(t, db)
+	var entries []record.Entry
+	for n := range 400 {
+		e := pdbAge(n, fmt.Sprintf("f%d.pdb", n), byte(n), uint32(n))
+		e.Ref, e.Size = ref(n/4), 1000
+		entries = append(entries, e)
+	}
+	commitTest(t, db, "", entries...)
+	const sum, other = "0123456789abcdef0123456789abcdef01234567", "00112233445566778899aabbccddeeff00112233"
+	guid, swapped := strings.ToUpper(sum[:32]), "67452301AB89EFCD0123456789ABCDEF"
+	rnd := rand.New(rand.NewPCG(symtest.Seed(t, 11), 12))
+	pick := func(list ...string) string { return list[rnd.IntN(len(list))] }
+	if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
+		for id := range 400 {
+			fold := fmt.Sprintf("f%d.pdb", id)
+			name := pick(fold, fold, strings.ToUpper(fold[:1])+fold[1:], strings.ToUpper(fold), "other of "+fold)
+			if _, err := w.Exec(`UPDATE object SET name = $2, name_fold = $3, code_id = $4, debug_id = $5, build_id = $6, arch = $7, features = $8
+				WHERE id = $1`, id+1, name, pick(fold, fold, "x"+fold), pick("", "=", sum, sum[:32], strings.ToUpper(sum), other, "x", "ü"),
+				pick("", guid+"0", guid+"1", guid+"9", guid+"A", guid+"00", swapped+"0", swapped+"1", strings.ToLower(guid)+"1", guid, "x", "<",
+					guid[:31]+"g0"), pick("", sum, sum[:32], sum[:16], sum[:33], strings.ToUpper(sum), "=", "x", other),
+				pick("", "A", " A", "  A", "x86_64", " x86_64", "Z", "ü"), pick("", "debug symtab", "debug  symtab", " debug symtab", "A", "debug", " B", "ü")); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	stand := func() []string {
+		t.Helper()
+		lines, err := engine.Column(t.Context(), db.base.Scans, "SELECT o.id || '|' || "+record.NameColumn+" || '|' || "+record.CodeIDColumn+
+			" || '|' || "+record.DebugIDColumn+" || '|' || "+record.BuildIDColumn+" || '|' || "+record.ArchColumn+" || '|' || "+
+			record.FeaturesColumn+" FROM object o ORDER BY o.id", 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lines
+	}
+	want := stand()
+	if err := upgradeRows(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	shortenAll(t, db, 30)
+	if diff := gocmp.Diff(want, stand()); diff != "" {
+		t.Errorf("rows stand for (+): %s", diff)
+	}
+	var short int64
+	if err := db.base.Points.Row(t.Context(), "SELECT count(*) FROM object WHERE ident IS NOT NULL", nil, &short); err != nil || short < 20 {
+		t.Errorf("%d rows have short ids, %v, want more", short, err)
+	}
+}
