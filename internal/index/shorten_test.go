@@ -465,7 +465,7 @@ func childShorten(path string, batch int) error {
 // goes on where they have ended.
 func TestKillShorten(t *testing.T) {
 	t.Parallel()
-	kills := 8
+	kills := 5
 	if testing.Short() {
 		kills = 4
 	}
