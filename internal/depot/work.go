@@ -19,7 +19,8 @@ const (
 	stagesEvery = time.Minute      // between two looks for expired pushes
 	// retentionEvery is the time between two looks at the schedule of the policy.
 	retentionEvery = time.Minute
-	// packFor is how long old keys are packed between two looks at the rest, and oldKeys their age.
+	// packFor is how long old keys are packed, and old rows shortened, between two looks at the rest; oldKeys is the age of
+	// these keys.
 	packFor    = 2 * time.Second
 	oldKeys    = 30 * 24 * time.Hour
 	wantedLife = 180 * 24 * time.Hour
@@ -85,9 +86,9 @@ func (d *Depot) tidy(ctx context.Context) {
 		d.log.Error("cannot apply the retention policy", "error", err)
 	}
 	if err := d.Nodes.Do(ctx, "pack", tidyEvery*3/4, func(ctx context.Context) error {
-		return index.PackKeys(ctx, d.db, d.now().Add(-oldKeys), packFor)
+		return errors.Join(index.ShortenRows(ctx, d.db, packFor), index.PackKeys(ctx, d.db, d.now().Add(-oldKeys), packFor))
 	}); isFault(ctx, err) {
-		d.log.Warn("cannot pack old keys", "error", err)
+		d.log.Warn("cannot make old rows of the index smaller", "error", err)
 	}
 	if now := d.now(); now.Sub(d.swept) > sweepEvery {
 		d.swept = now

@@ -174,7 +174,6 @@ func testCompactTwins(t *testing.T) {
 	if dirs == 0 || names == 0 || ids == 0 {
 		t.Errorf("%d files have a folder, %d objects a short name and %d short ids; want some of each", dirs, names, ids)
 	}
-	// PostgreSQL escapes some characters of names once more.
 	for _, twin := range []**DB{&short, &plain} {
 		to := openTest(t, c.options())
 		if err := (*twin).Copy(t.Context(), to, func() error { return nil }); err != nil {

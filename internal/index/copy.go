@@ -96,7 +96,7 @@ func (db *DB) Copy(ctx context.Context, to *DB, last func() error) error {
 			return err
 		}
 		if err := db.base.Snapshot(ctx, func(r engine.Reader) error {
-			return to.base.Update(ctx, "copy", func(out *engine.Write) error { return copyFrom(out, ctx, r, id, to) })
+			return to.base.Update(ctx, "copy", func(out *engine.Write) error { return db.copyTo(out, ctx, r, id, to) })
 		}); err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (db *DB) Closed(ctx context.Context) (is bool, err error) {
 var isClosed = engine.Dialects("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = 'moved')",
 	"SELECT EXISTS (SELECT 1 FROM pg_trigger WHERE tgname = 'moved' AND tgrelid = 'tx'::regclass)")
 
-func copyFrom(w *engine.Write, ctx context.Context, r engine.Reader, depot string, to *DB) error {
+func (db *DB) copyTo(w *engine.Write, ctx context.Context, r engine.Reader, depot string, to *DB) error {
 	var some bool
 	if err := w.Row("SELECT EXISTS (SELECT 1 FROM tx) OR EXISTS (SELECT 1 FROM content)", nil, &some); err != nil {
 		return err
@@ -146,7 +146,7 @@ func copyFrom(w *engine.Write, ctx context.Context, r engine.Reader, depot strin
 		return errOldNodes
 	}
 	for _, t := range copied {
-		if err := copyTable(w, ctx, r, t.name, t.columns, t.key); err != nil {
+		if err := db.copyTable(w, ctx, r, t.name, t.columns, t.key); err != nil {
 			return fmt.Errorf("table %s: %w", t.name, err)
 		}
 	}
@@ -154,6 +154,9 @@ func copyFrom(w *engine.Write, ctx context.Context, r engine.Reader, depot strin
 		return err
 	}
 	if err := copyPacked(ctx, w, r); err != nil {
+		return err
+	}
+	if err := copyLong(ctx, w, r); err != nil {
 		return err
 	}
 	if err := copyPaused(ctx, w, r); err != nil {
@@ -210,20 +213,29 @@ func (cs Copies) Undo(ctx context.Context, d time.Duration) error {
 		if _, err := w.Exec("UPDATE old_keys SET last_object = 0, position = ''"); err != nil {
 			return err
 		}
+		if _, err := w.Exec("UPDATE long_rows SET object = 1, last_object = 0, tx = 1, seq = 0, last_tx = 0"); err != nil {
+			return err
+		}
 		_, err := w.Exec("UPDATE identity SET copied_from = NULL, copied_generation = NULL")
 		return err
 	})
 }
 
 // copyTable copies the rows of a table in the order of its key.
-func copyTable(w *engine.Write, ctx context.Context, r engine.Reader, table, columns, key string) error {
+func (db *DB) copyTable(w *engine.Write, ctx context.Context, r engine.Reader, table, columns, key string) error {
 	names := strings.Split(columns, ", ")
 	scan := func(scan engine.Scan) ([]any, error) {
 		row, dest := make([]any, len(names)), make([]any, len(names))
 		for i := range row {
 			dest[i] = &row[i]
 		}
-		return row, scan(dest...)
+		err := scan(dest...)
+		for i, v := range row {
+			if text, is := v.(string); is {
+				row[i] = db.base.Given(text)
+			}
+		}
+		return row, err
 	}
 	query := "SELECT " + columns + " FROM " + table + " ORDER BY " + key
 	if b := w.Bulk(); b != nil {
@@ -307,6 +319,18 @@ func copyPacked(ctx context.Context, w *engine.Write, r engine.Reader) error {
 		return err
 	}
 	_, err := w.Exec("UPDATE old_keys SET last_object = $1, begins = $2, position = '' WHERE one = 1", last, begins)
+	return err
+}
+
+// copyLong copies which rows may be long.
+func copyLong(ctx context.Context, w *engine.Write, r engine.Reader) error {
+	var object, lastObject, tx, seq, lastTx int64
+	if err := r.Row(ctx, "SELECT object, last_object, tx, seq, last_tx FROM long_rows WHERE one = 1", nil,
+		&object, &lastObject, &tx, &seq, &lastTx); err != nil {
+		return err
+	}
+	_, err := w.Exec("UPDATE long_rows SET object = $1, last_object = $2, tx = $3, seq = $4, last_tx = $5 WHERE one = 1",
+		object, lastObject, tx, seq, lastTx)
 	return err
 }
 

@@ -168,10 +168,15 @@ func TestCopy(t *testing.T) {
 		paused(t, back, true)
 	})
 	symtest.Step(t, "equal rows", func(t *testing.T) {
-		want := strings.ReplaceAll(dump(t, db), "odd\x00\xff%", "odd\x0100\x01FF%")
-		for name, other := range map[string]*DB{"in PostgreSQL": there, "back in a file": back} {
-			if got := dump(t, other); got != want {
-				t.Errorf("rows %s:\n%s\nwant\n%s", name, got, want)
+		want := dump(t, db)
+		escaped := strings.ReplaceAll(want, "odd\x00\xff%", "odd\x0100\x01FF%")
+		for _, x := range []struct {
+			name string
+			db   *DB
+			want string
+		}{{"in PostgreSQL", there, escaped}, {"back in a file", back, want}} {
+			if got := dump(t, x.db); got != x.want {
+				t.Errorf("rows %s:\n%s\nwant\n%s", x.name, got, x.want)
 			}
 		}
 		place := "p" + pdb(1).Ref.String()[:8]
@@ -213,4 +218,40 @@ func TestCopy(t *testing.T) {
 		}
 		commits(t, there)
 	})
+}
+
+// TestCopyOddNames: names with bytes that PostgreSQL cannot store are the same in an index that was copied, also twice.
+func TestCopyOddNames(t *testing.T) { onEngines(t, testCopyOddNames) }
+
+func testCopyOddNames(t *testing.T) {
+	ctx := t.Context()
+	db := openTest(t, Options{})
+	var entries []record.Entry
+	for n, name := range []string{"a\x01b.pdb", "a\x0101b.pdb", "a\xff.pdb", "a\x00b.pdb", "a\uFFFD.pdb", "Ünï.pdb", "\x01", "Plain.pdb"} {
+		entries = append(entries, pdbAge(n, name, byte(n), 1))
+	}
+	commitTest(t, db, "A\x01", entries...)
+	first := dump(t, db)
+	file, err := Open(ctx, filepath.Join(t.TempDir(), "index.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	for _, to := range []*DB{openTest(t, Options{}), openTest(t, Options{}), file} {
+		if err := db.Copy(ctx, to, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if to != file {
+			if got := dump(t, to); got != first {
+				t.Errorf("rows of the copy:\n%q\nwant\n%q", got, first)
+			}
+		}
+		for _, e := range entries {
+			if hits := lookupEntry(t, to, record.Scope{Products: []string{"A\x01"}}, e); len(hits) != 1 {
+				t.Errorf("%q: %d hits, want 1", e.Object.Name, len(hits))
+			}
+		}
+		clean(t, to)
+		db = to
+	}
 }

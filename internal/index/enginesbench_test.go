@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/ctxio"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -155,24 +156,7 @@ func TestBenchPacked(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		size := func() float64 {
-			if name == "PostgreSQL" {
-				if _, err := rawConn(t, where).Exec(t.Context(), "VACUUM FULL"); err != nil {
-					t.Fatal(err)
-				}
-				return float64(server.Size(t, where)) / float64(keys)
-			}
-			raw := rawFile(t, db)
-			defer raw.Close()
-			if _, err := raw.Exec("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-				t.Fatal(err)
-			}
-			fi, err := os.Stat(where)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return float64(fi.Size()) / float64(keys)
-		}
+		size := func() float64 { return vacuumed(t, server, db, where) / float64(keys) }
 		rows := size()
 		begun := time.Now()
 		n := packAll(t, db)
@@ -184,6 +168,84 @@ func TestBenchPacked(t *testing.T) {
 		}
 		t.Logf("%-10s %d keys: %.0f bytes each as rows, %.0f packed (%.1f in the blocks); %d packed in %v (%.0f/s)", name, keys, rows, packed,
 			float64(bytes)/float64(n), n, took.Round(time.Millisecond), float64(n)/took.Seconds())
+	}
+}
+
+// vacuumed returns the bytes of an index after a VACUUM.
+func vacuumed(t *testing.T, server *pgtest.Server, db *DB, where string) float64 {
+	t.Helper()
+	if db.base.Shared() {
+		if _, err := rawConn(t, where).Exec(t.Context(), "VACUUM FULL"); err != nil {
+			t.Fatal(err)
+		}
+		return float64(server.Size(t, where))
+	}
+	raw := rawFile(t, db)
+	defer raw.Close()
+	if _, err := raw.Exec("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		t.Fatal(err)
+	}
+	fi, err := os.Stat(where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return float64(fi.Size())
+}
+
+// TestBenchShorten measures what an index takes whose rows were written long, and how fast they are made short, in both
+// engines: by default 300,000 keys (SYMDEPOT_INDEX_KEYS).
+func TestBenchShorten(t *testing.T) {
+	needBench(t)
+	keys := 300_000
+	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_INDEX_KEYS")); err == nil {
+		keys = n
+	}
+	server := pgtest.New(t)
+	for name, where := range map[string]string{"SQLite": filepath.Join(t.TempDir(), "index.db"), "PostgreSQL": server.Database(t)} {
+		objects := buildAs(t, where, keys, func(db *DB) { writePlain(t, db) })
+		db, err := Open(t.Context(), where, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		long := vacuumed(t, server, db, where)
+		if err := upgradeRows(t.Context(), db); err != nil {
+			t.Fatal(err)
+		}
+		var longest, took time.Duration
+		parts := 0
+		for ended := false; !ended; parts++ {
+			begun := time.Now()
+			if ended, err = contents.Shorten(t.Context(), db.base, contents.ShortenBatch); err != nil {
+				t.Fatal(err)
+			}
+			took += time.Since(begun)
+			longest = max(longest, time.Since(begun))
+		}
+		after := long
+		free := ""
+		if db.base.Shared() {
+			after = float64(server.Size(t, where))
+		} else {
+			raw := rawFile(t, db)
+			var pages, unused int64
+			if err := raw.QueryRow("SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count").Scan(&pages, &unused); err != nil {
+				t.Fatal(err)
+			}
+			free = fmt.Sprintf(" (%.1f%% of its pages free)", 100*float64(unused)/float64(pages))
+		}
+		begun := time.Now()
+		const again = 1000
+		for range again {
+			if ended, err := contents.Shorten(t.Context(), db.base, contents.ShortenBatch); err != nil || !ended {
+				t.Fatalf("ended %v, %v", ended, err)
+			}
+		}
+		idle := time.Since(begun) / again
+		n := float64(keys)
+		t.Logf("%-10s %d keys of %d objects: %.0f bytes a key with long rows, %.0f when they are short%s, %.0f after VACUUM; %d parts in %v (%.0f rows/s), the longest %v; a look at an index without long rows %v",
+			name, keys, objects, long/n, after/n, free, vacuumed(t, server, db, where)/n, parts, took.Round(time.Millisecond), 2*float64(objects)/took.Seconds(), longest.Round(time.Millisecond), idle)
+		clean(t, db)
 	}
 }
 

@@ -80,6 +80,12 @@ func testFigures(t *testing.T) {
 // already, and returns their number.
 func build(t *testing.T, path string, keys int) int {
 	t.Helper()
+	return buildAs(t, path, keys, func(*DB) {})
+}
+
+// buildAs is build with an index that is prepared first.
+func buildAs(t *testing.T, path string, keys int, prepare func(db *DB)) int {
+	t.Helper()
 	db, err := Open(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +95,7 @@ func build(t *testing.T, path string, keys int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+	prepare(db)
 	start := time.Now()
 	for n := s.Objects; s.Lookups < int64(keys); {
 		var entries []record.Entry

@@ -260,6 +260,12 @@ func PackKeys(ctx context.Context, db *DB, before time.Time, long time.Duration)
 	return oldkeys.PackFor(ctx, db.base, before, long)
 }
 
+// ShortenRows makes rows short that older programs wrote long, from where the last call has stopped, for about so long.
+// When there are none left it does nothing. No answer changes.
+func ShortenRows(ctx context.Context, db *DB, long time.Duration) error {
+	return contents.ShortenFor(ctx, db.base, long)
+}
+
 // Derived returns what a tool made of a content. A zero Content means that the
 // tool made nothing worth keeping; if the tool has not run, the error is
 // fs.ErrNotExist.

@@ -530,3 +530,20 @@ func TestKillPack(t *testing.T) {
 		}
 	}
 }
+
+// TestPackOdd: keys of ids that PostgreSQL stores in another form stay rows, and are found.
+func TestPackOdd(t *testing.T) { onEngines(t, testPackOdd) }
+
+func testPackOdd(t *testing.T) {
+	db := openTest(t, Options{})
+	o := symfile.Object{Kind: symfile.Breakpad, Role: symfile.Debug, Name: "a.sym", CodeID: "odd\x01id"}
+	e := record.Entry{Object: o, Ref: ref(1), Size: 1001, Aliases: []symfile.Alias{{Name: o.Name, ID: o.CodeID, Role: o.Role}}}
+	commitTest(t, db, "", e, pdb(2))
+	if n := packAll(t, db); n != 1 {
+		t.Errorf("%d keys were packed, want that of the other file", n)
+	}
+	if hits := lookupEntry(t, db, all, e); len(hits) != 1 {
+		t.Errorf("%d hits, want 1", len(hits))
+	}
+	clean(t, db)
+}

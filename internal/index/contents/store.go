@@ -32,8 +32,8 @@ var (
 	putFiles = engine.Over("seq number, object_id number, path text, archive text, mtime number, by_path number, dir number",
 		`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path, dir)
 		SELECT CAST($2 AS bigint), k.seq, k.object_id, k.path, k.archive, k.mtime, k.by_path, k.dir FROM {k}`)
-	putDirs = engine.Over("no number, path text, first number, last number", `INSERT INTO tx_dir (tx_id, no, path, first, last)
-		SELECT CAST($2 AS bigint), k.no, k.path, k.first, k.last FROM {k}`)
+	putDirs = engine.Over("tx_id number, no number, path text, first number, last number",
+		"INSERT INTO tx_dir (tx_id, no, path, first, last) SELECT k.tx_id, k.no, k.path, k.first, k.last FROM {k}")
 	makeVisible = engine.Over("object_id number",
 		`INSERT INTO seen (object_id, product_id, tx_id) SELECT DISTINCT k.object_id, CAST($2 AS bigint), CAST($3 AS bigint) FROM {k} WHERE TRUE
 		ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = `+engine.Larger("seen.tx_id", "excluded.tx_id"))
@@ -101,50 +101,32 @@ func (c *Commit) someFiles(entries []record.Entry, seq int) error {
 	return c.ReplaceCached(ids)
 }
 
-// minInDir is the number of files from which on a folder is a row.
-const minInDir = 4
-
 // dirs writes the folders of some files and shortens the paths in their rows. seq is the number of the first file.
 func (c *Commit) dirs(entries []record.Entry, files [][]any, seq int) error {
 	if !c.compact {
 		return nil
 	}
-	type split struct{ dir, rest string }
-	splits, count := make([]split, len(entries)), make(map[string]int)
+	dirs, rests := make([]string, len(entries)), make([]string, len(entries))
 	for i, e := range entries {
-		by := searchedByPath(e.Object)
-		if by == byPathSource {
-			continue // searched by the whole path
-		}
-		dir, rest := record.SplitPath(engine.Text(e.Path), e.Object.Name)
-		if by == byPathELF && rest != "" {
-			continue // a search takes the rest for the name of the object
-		}
-		splits[i] = split{dir, rest}
-		count[dir]++
+		dirs[i], rests[i] = pathInDir(engine.Text(e.Path), e.Object.Name, searchedByPath(e.Object))
 	}
-	numbers := make(map[string]int)
-	var dirs [][]any
-	for i, s := range splits {
-		if s.dir == "" || count[s.dir] < minInDir {
-			continue
+	list, of := numberDirs(dirs)
+	if len(list) > 0 && c.lastDir < 0 {
+		if err := c.Row("SELECT coalesce(max(no), 0) FROM tx_dir WHERE tx_id = $1", []any{c.number}, &c.lastDir); err != nil {
+			return err
 		}
-		n, is := numbers[s.dir]
-		if !is {
-			if c.lastDir < 0 {
-				if err := c.Row("SELECT coalesce(max(no), 0) FROM tx_dir WHERE tx_id = $1", []any{c.number}, &c.lastDir); err != nil {
-					return err
-				}
-			}
-			c.lastDir++
-			n = len(dirs)
-			numbers[s.dir] = n
-			dirs = append(dirs, []any{c.lastDir, s.dir, seq + i, seq + i})
-		}
-		dirs[n][3] = seq + i
-		files[i][2], files[i][6] = s.rest, dirs[n][0]
 	}
-	_, err := c.ExecOver(putDirs, dirs, c.number)
+	rows := make([][]any, len(list))
+	for n, d := range list {
+		rows[n] = []any{c.number, c.lastDir + int64(n) + 1, d.path, seq + d.first, seq + d.last}
+	}
+	for i, n := range of {
+		if n >= 0 {
+			files[i][2], files[i][6] = rests[i], c.lastDir+int64(n)+1
+		}
+	}
+	c.lastDir += int64(len(list))
+	_, err := c.ExecOver(putDirs, rows)
 	return err
 }
 

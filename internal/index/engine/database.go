@@ -178,6 +178,15 @@ func (db *Database) Shared() bool {
 	return ok
 }
 
+// Given returns the text that was given for one that the database returns: PostgreSQL has another form of texts with
+// certain bytes. Who stores what was read gives that text again.
+func (db *Database) Given(text string) string {
+	if db.Shared() {
+		return given(text)
+	}
+	return text
+}
+
 // Pool returns the state of the connections. ok is false for a file.
 func (db *Database) Pool() (p Pool, ok bool) {
 	e, ok := db.engine.(*postgres)

@@ -5,9 +5,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/index/schema"
@@ -110,4 +112,21 @@ func TestStepsAreNumbered(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzGiven: a text is again what it was before PostgreSQL's form of it, and different texts have different forms.
+func FuzzGiven(f *testing.F) {
+	for _, t := range []string{"", "plain", "Ünï", "\x01", "a\x00\xff\x01b", "\x0101", "\xc3", "\uFFFD", "\x01\x01FF\xfe"} {
+		f.Add(t)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		stored := storable(text)
+		if !utf8.ValidString(stored) || strings.Contains(stored, "\x00") {
+			t.Errorf("%q is stored as %q", text, stored)
+		}
+		if back := given(stored); back != text {
+			t.Errorf("%q is stored as %q and given back as %q", text, stored, back)
+		}
+		_ = given(text) // of any text
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -501,6 +502,25 @@ func storable(t string) string {
 			b = append(b, t[:n]...)
 		}
 		t = t[n:]
+	}
+	return string(b)
+}
+
+// given returns the text that storable made a stored one of.
+func given(t string) string {
+	before, rest, escaped := strings.Cut(t, "\x01")
+	if !escaped {
+		return t
+	}
+	b := []byte(before)
+	for escaped {
+		if code, err := strconv.ParseUint(rest[:min(2, len(rest))], 16, 8); err == nil && len(rest) >= 2 {
+			b, rest = append(b, byte(code)), rest[2:]
+		} else {
+			b = append(b, 1) // written by something else
+		}
+		before, rest, escaped = strings.Cut(rest, "\x01")
+		b = append(b, before...)
 	}
 	return string(b)
 }

@@ -211,10 +211,10 @@ var (
 		"DELETE FROM lookup WHERE (id, name, object_id) IN (SELECT k.id, k.name, k.object_id FROM {k})")
 )
 
-// packs reports whether a key of the object can be packed. Of a name with one of these characters, PostgreSQL may store
+// packs reports whether a key of the object can be packed. Of a text with one of these characters, PostgreSQL may store
 // another form than the one that is asked for.
 func (o Object) packs(k Key) bool {
-	return len(k.ID) <= maxText && len(k.Name) <= maxText && o.Finds(k.ID) && !strings.ContainsAny(k.Name, "\x01\uFFFD")
+	return len(k.ID) <= maxText && len(k.Name) <= maxText && o.Finds(k.ID) && !strings.ContainsAny(k.ID+k.Name, "\x01\uFFFD")
 }
 
 // candidate reads a row of candidates or stillThose.
