@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/fusefilter"
@@ -19,6 +20,9 @@ const (
 	// segmentKeys is the number of keys from which on a filter has segments. With
 	// fewer keys every process reads them all within a second.
 	segmentKeys = 1_000_000
+	// releaseEvery: while segments are loaded each is in memory several times. What is free is
+	// given back after so many.
+	releaseEvery = 8
 	// buildLease is how long one process may take to build segments before another
 	// one begins.
 	buildLease = 10 * time.Minute
@@ -63,7 +67,9 @@ func loadSegments(ctx context.Context, r engine.Reader, kind, floor int64) (*seg
 			if damaged := s.part[part].UnmarshalBinary(body); damaged != nil {
 				return false, nil //nolint:nilerr // a new build replaces it
 			}
-			n++
+			if n++; n%releaseEvery == 0 {
+				debug.FreeOSMemory()
+			}
 			return true, nil
 		})
 	if err != nil || n != segmentCount {
