@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"math/bits"
-	"strings"
 )
 
 // Tables of assemblies (ECMA-335, II.22).
@@ -114,7 +113,7 @@ var columns = [lastKnown + 1][]int{
 // Limits of names.
 const (
 	maxNesting = 32   // types in types
-	maxName    = 4096 // bytes of one part of a name
+	maxName    = 4096 // bytes of one part of a name, and of a whole one
 )
 
 // Tables are the tables of an assembly, with which methods have names. They may be used by many
@@ -276,18 +275,25 @@ func (t *Tables) Method(n uint32) (string, error) {
 	if err == nil && owner > 0 {
 		of, err = t.typeName(tableTypeDef, owner, 0)
 	}
+	if err == nil {
+		name, err = join(of, name)
+	}
 	if err != nil {
 		return "", fmt.Errorf("metadata: method %d: %w", n, err)
 	}
-	return join(of, name), nil
+	return name, nil
 }
 
-// join returns the name of a method of a type. Functions outside of types belong to <Module>.
-func join(of, name string) string {
+// join returns the name of a method of a type, or of a type in another or in a namespace. Functions outside
+// of types belong to <Module>. The limit is for each name: many methods can have the name of one long type.
+func join(of, name string) (string, error) {
 	if of == "" || of == "<Module>" {
-		return name
+		return name, nil
 	}
-	return of + "." + name
+	if len(of)+1+len(name) > maxName {
+		return "", fmt.Errorf("a name has more than %d bytes", maxName)
+	}
+	return of + "." + name, nil
 }
 
 // Member returns the full name of a method that the assembly refers to, by its row in MemberRef, from
@@ -307,10 +313,13 @@ func (t *Tables) Member(n uint32) (string, error) {
 			err = fmt.Errorf("parent %#x", parent)
 		}
 	}
+	if err == nil {
+		name, err = join(of, name)
+	}
 	if err != nil {
 		return "", fmt.Errorf("metadata: member %d: %w", n, err)
 	}
-	return join(of, name), nil
+	return name, nil
 }
 
 // typeName returns the full name of a type: a row of TypeDef, TypeRef or TypeSpec. depth is how many
@@ -354,13 +363,16 @@ func (t *Tables) typeName(table int, n uint32, depth int) (string, error) {
 	}
 	if outer > 0 {
 		of, err := t.typeName(table, outer, depth+1)
-		return of + "." + name, err
+		if err != nil {
+			return "", err
+		}
+		return join(of, name)
 	}
 	space, err := t.text(table, n, 2)
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimPrefix(space+"."+name, "."), nil
+	return join(space, name)
 }
 
 // Element types of signatures (ECMA-335, II.23.1.16).

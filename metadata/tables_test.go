@@ -225,3 +225,26 @@ func FuzzTables(f *testing.F) {
 		}
 	})
 }
+
+// TestLongNames: a name that types in one another make longer than the limit is refused, whatever its parts are.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	s := &heap{[]byte{0}}
+	part := s.text(strings.Repeat("T", 1000))
+	tables, err := OpenTables(build(map[int][][]byte{
+		tableTypeDef: {
+			row(uint32(0), part, 0, 0, 1, 1), row(uint32(0), part, 0, 0, 1, 1), row(uint32(0), part, 0, 0, 1, 1),
+			row(uint32(0), part, 0, 0, 1, 1), row(uint32(0), part, 0, 0, 1, 2),
+		},
+		tableMethodDef: {row(uint32(0), 0, 0, part, 0, 1), row(uint32(0), 0, 0, part, 0, 1)},
+		tableNested:    {row(2, 1), row(3, 2), row(4, 3), row(5, 4)},
+	}, s.b, []byte{0}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := uint32(1); n <= 2; n++ {
+		if got, err := tables.Method(n); err == nil {
+			t.Errorf("method %d has a name of %d bytes, want an error above %d", n, len(got), maxName)
+		}
+	}
+}

@@ -251,18 +251,20 @@ func read(img Image, rva uint32, n int) ([]byte, error) {
 // chunk is how much is read at once, so that a size that the file does not have needs no memory.
 const chunk = 1 << 20
 
-// readSection reads a section.
+// readSection reads a section, which is in one section of the PE file: those of a hostile file can have the
+// same bytes, so that it would be larger than the file.
 func readSection(img Image, s section) ([]byte, error) {
 	if s.size > maxSection {
 		return nil, malformed("a section of %d bytes exceeds the limit of %d", s.size, maxSection)
 	}
 	var all []byte
 	for n := 0; n < int(s.size); n += chunk {
-		b, err := read(img, s.rva+uint32(n), min(chunk, int(s.size)-n))
+		again := min(n, 1) // byte of the chunk before: an end between both is inside of what is read
+		b, err := read(img, s.rva+uint32(n-again), min(chunk, int(s.size)-n)+again)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, b...)
+		all = append(all, b[again:]...)
 	}
 	return all, nil
 }

@@ -398,3 +398,29 @@ func FuzzEntries(f *testing.F) {
 		}
 	})
 }
+
+// pages is an image of sections that all have the bytes of one of chunk bytes.
+type pages struct{ flat }
+
+func (p *pages) ReadAt(b []byte, off int64) (int, error) {
+	at := off % chunk
+	n := copy(b, p.b[at:])
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// TestRepeatedBytes: a section is not made of sections of the file that repeat its bytes.
+func TestRepeatedBytes(t *testing.T) {
+	t.Parallel()
+	img := &pages{flat{b: make([]byte, chunk)}}
+	if b, err := readSection(img, section{0, chunk}); err != nil || len(b) != chunk {
+		t.Errorf("one section: %d bytes, error %v; want all", len(b), err)
+	}
+	for _, s := range []section{{0, 2 * chunk}, {chunk, 3*chunk + 1}, {5, 2 * chunk}} {
+		if b, err := readSection(img, s); !errors.Is(err, ErrFormat) {
+			t.Errorf("%d bytes at %d: %d bytes, error %v; want ErrFormat", s.size, s.rva, len(b), err)
+		}
+	}
+}
