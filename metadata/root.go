@@ -181,7 +181,7 @@ type Blob struct {
 
 var errNumber = errors.New("malformed compressed number")
 
-// number reads a compressed number and the count of its bits.
+// number reads a compressed number. width is how many bits the form in which it is written has for the value.
 func (r *Blob) number() (v uint32, width int) {
 	switch {
 	case r.Err != nil:

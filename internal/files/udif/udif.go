@@ -167,7 +167,8 @@ func Open(src io.ReaderAt, size int64, spend func(bytes int64) error) (*Image, e
 
 // readList returns the tables in a property list: the elements Data of the array blkx.
 func readList(list []byte) (tables [][]byte, err error) {
-	// Attributes have quotes. The decoder holds all those of an element in memory.
+	// The XML decoder holds all attributes of an element in memory. Each attribute needs quotes, so a limit of
+	// quotes limits that memory.
 	if bytes.Count(list, []byte{'"'})+bytes.Count(list, []byte{'\''}) > maxQuotes {
 		return nil, fmt.Errorf("%w: a property list with more than %d quotes", ErrLimit, maxQuotes)
 	}

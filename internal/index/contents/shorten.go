@@ -71,7 +71,7 @@ func ShortenFor(ctx context.Context, db *engine.Database, long time.Duration) er
 }
 
 // Shorten makes the next rows short, of as many as batch says, and reports whether there are no others. The answers of the
-// index stay the same. A crash of the machine may undo it; then it is done again.
+// index stay the same. If the machine crashes, the write may be lost; the next call repeats it.
 func Shorten(ctx context.Context, db *engine.Database, batch int) (ended bool, err error) {
 	const op = "shorten old rows"
 	var at, now longRows

@@ -81,7 +81,7 @@ func Bring(w *engine.Write, tx int64, keys []Wish, now time.Time) (arrived, befo
 	return arrived, before, record.LimitRows(w, "arrival", arrived-gone, Most, oldestArrivals)
 }
 
-// fitting returns those of the keys in rows that wishes name.
+// fitting returns the keys, of those in rows, that fulfil a wish.
 func fitting(w *engine.Write, rows [][]any) (list []Wish, err error) {
 	err = w.EachOver(fittingKeys, rows, nil, func(scan engine.Scan) error {
 		k, err := scanKey(scan)
