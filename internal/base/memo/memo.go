@@ -24,22 +24,30 @@ type Map[K comparable, V any] interface {
 
 // New returns a map of at most so many keys.
 func New[K comparable, V any](most int) Map[K, V] {
-	return kept[K, V]{otter.Must(&otter.Options[K, V]{MaximumSize: most})}
+	return kept[K, V]{otter.Must(&otter.Options[K, any]{MaximumSize: most})}
 }
 
 // NewWeighed returns a map whose values weigh at most so much together. weigh returns the
 // weight of a key and its value, in bytes or any other unit.
 func NewWeighed[K comparable, V any](most uint64, weigh func(key K, value V) uint32) Map[K, V] {
-	return kept[K, V]{otter.Must(&otter.Options[K, V]{MaximumWeight: most, Weigher: weigh})}
+	return kept[K, V]{otter.Must(&otter.Options[K, any]{
+		MaximumWeight: most,
+		Weigher:       func(key K, value any) uint32 { return weigh(key, value.(V)) },
+	})}
 }
 
-type kept[K comparable, V any] struct{ cache *otter.Cache[K, V] }
+// kept is a map in a cache whose values are of any type: each type of key and value of a
+// cache takes 200 KiB of the program, so the caches differ in their keys alone.
+type kept[K comparable, V any] struct{ cache *otter.Cache[K, any] }
 
-func (k kept[K, V]) Get(key K) (V, bool) { return k.cache.GetIfPresent(key) }
+func (k kept[K, V]) Get(key K) (V, bool) {
+	value, ok := k.cache.GetIfPresent(key)
+	return of[V](value), ok
+}
 
 func (k kept[K, V]) Peek(key K) (V, bool) {
 	entry, ok := k.cache.GetEntryQuietly(key)
-	return entry.Value, ok
+	return of[V](entry.Value), ok
 }
 
 func (k kept[K, V]) Set(key K, value V) { k.cache.Set(key, value) }
@@ -47,3 +55,9 @@ func (k kept[K, V]) Set(key K, value V) { k.cache.Set(key, value) }
 func (k kept[K, V]) Delete(key K) { k.cache.Invalidate(key) }
 
 func (k kept[K, V]) Clear() { k.cache.InvalidateAll() }
+
+// of is a value of a cache, or the zero value for a key that is not there.
+func of[V any](value any) V {
+	v, _ := value.(V)
+	return v
+}
