@@ -20,8 +20,8 @@ const (
 	// segmentKeys is the number of keys from which on a filter has segments. With
 	// fewer keys every process reads them all within a second.
 	segmentKeys = 1_000_000
-	// releaseEvery: while segments are loaded each is in memory several times. What is free is
-	// given back after so many.
+	// releaseEvery: while segments are built, stored or loaded each is in memory several times.
+	// What is free is given back after so many.
 	releaseEvery = 8
 	// buildLease is how long one process may take to build segments before another
 	// one begins.
@@ -67,9 +67,8 @@ func loadSegments(ctx context.Context, r engine.Reader, kind, floor int64) (*seg
 			if damaged := s.part[part].UnmarshalBinary(body); damaged != nil {
 				return false, nil //nolint:nilerr // a new build replaces it
 			}
-			if n++; n%releaseEvery == 0 {
-				debug.FreeOSMemory()
-			}
+			giveBack(n)
+			n++
 			return true, nil
 		})
 	if err != nil || n != segmentCount {
@@ -108,6 +107,7 @@ func (f *Filter) store(ctx context.Context, s *segments) error {
 		}); err != nil {
 			return err
 		}
+		giveBack(i)
 	}
 	return db.UpdateUnsynced(ctx, op, func(w *engine.Write) error {
 		var now int64
@@ -182,12 +182,16 @@ func (s *spool) flush(i uint64) error {
 	return nil
 }
 
-// build makes the segments of all hashes.
+// build makes the segments of all hashes, one after the other in the same memory.
 func (s *spool) build(into *segments) error {
+	var builder fusefilter.Builder
+	var keys []uint64
+	raw := make([]byte, 8*blockHashes)
 	for i := range uint64(segmentCount) {
-		keys := s.buffer[i]
+		keys = append(keys[:0], s.buffer[i]...)
+		s.buffer[i] = nil
 		for _, b := range s.blocks[i] {
-			raw := make([]byte, 8*b.n)
+			raw := raw[:8*b.n]
 			if _, err := s.f.ReadAt(raw, b.at); err != nil {
 				return fmt.Errorf("temporary file: %w", err)
 			}
@@ -195,12 +199,19 @@ func (s *spool) build(into *segments) error {
 				keys = append(keys, binary.LittleEndian.Uint64(raw))
 			}
 		}
-		f, err := fusefilter.Build(keys)
+		f, err := builder.Build(keys)
 		if err != nil {
 			return err
 		}
 		into.part[i] = *f
-		s.buffer[i] = nil
+		giveBack(int(i))
 	}
 	return nil
+}
+
+// giveBack gives free memory back after each few segments.
+func giveBack(done int) {
+	if done%releaseEvery == releaseEvery-1 {
+		debug.FreeOSMemory()
+	}
 }

@@ -39,14 +39,30 @@ var errKeys = errors.New("fuse: too many keys")
 
 // Build returns the set of the keys, which should be hashes. It sorts keys and
 // may overwrite them.
-func Build(keys []uint64) (*Filter, error) {
+func Build(keys []uint64) (*Filter, error) { return new(Builder).Build(keys) }
+
+// Builder builds filters one after the other in the same memory, about 28 bytes for each key of the
+// largest one.
+type Builder struct {
+	f     *Filter
+	mixed []uint64 // of each slot: the exclusive or of the keys in it
+	count []uint8  // of each slot: the number of keys in it
+	order []single
+	next  []uint32 // slots with a single key
+}
+
+// Build is like the function Build.
+func (b *Builder) Build(keys []uint64) (*Filter, error) {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	if len(keys) > MaxKeys {
 		return nil, errKeys
 	}
 	f := shape(uint32(len(keys)))
-	b := builder{Filter: f, mixed: make([]uint64, len(f.prints)), count: make([]uint8, len(f.prints))}
+	b.f = f
+	b.mixed = slices.Grow(b.mixed[:0], len(f.prints))[:len(f.prints)]
+	b.count = slices.Grow(b.count[:0], len(f.prints))[:len(f.prints)]
+	b.order = slices.Grow(b.order[:0], len(keys))
 	// One seed in a few fails; a hundred in a row cannot.
 	for range 100 {
 		f.seed = mix(f.seed + 0x9e3779b97f4a7c15)
@@ -112,13 +128,6 @@ func (f *Filter) Keys() int { return int(f.keys) }
 // Size returns the number of bytes that the fingerprints take.
 func (f *Filter) Size() int { return len(f.prints) }
 
-type builder struct {
-	*Filter
-	mixed []uint64 // of each slot: the exclusive or of the keys in it
-	count []uint8  // of each slot: the number of keys in it
-	order []single
-}
-
 // single is a key that was the only one left in a slot.
 type single struct {
 	mixed uint64
@@ -127,12 +136,12 @@ type single struct {
 
 // try sets the fingerprints for the current seed. It fails if the keys cannot be
 // taken away one after another so that each is the only one left in some slot.
-func (b *builder) try(keys []uint64) bool {
+func (b *Builder) try(keys []uint64) bool {
 	clear(b.mixed)
 	clear(b.count)
 	for _, k := range keys {
-		h := mix(k + b.seed)
-		x, y, z := b.slots(h)
+		h := mix(k + b.f.seed)
+		x, y, z := b.f.slots(h)
 		for _, s := range [arity]uint32{x, y, z} {
 			if b.count[s] == math.MaxUint8 {
 				return false
@@ -141,11 +150,9 @@ func (b *builder) try(keys []uint64) bool {
 			b.mixed[s] ^= h
 		}
 	}
-	if b.order == nil {
-		b.order = make([]single, 0, len(keys))
-	}
 	b.order = b.order[:0]
-	var next []uint32
+	next := b.next[:0]
+	defer func() { b.next = next[:0] }()
 	for s := range b.count {
 		if b.count[s] == 1 {
 			next = append(next, uint32(s))
@@ -158,7 +165,7 @@ func (b *builder) try(keys []uint64) bool {
 			}
 			h := b.mixed[s]
 			b.order = append(b.order, single{h, s})
-			x, y, z := b.slots(h)
+			x, y, z := b.f.slots(h)
 			for _, o := range [arity]uint32{x, y, z} {
 				b.count[o]--
 				b.mixed[o] ^= h
@@ -171,11 +178,11 @@ func (b *builder) try(keys []uint64) bool {
 	if len(b.order) != len(keys) {
 		return false
 	}
-	clear(b.prints)
+	clear(b.f.prints)
 	for _, o := range slices.Backward(b.order) {
-		x, y, z := b.slots(o.mixed)
-		b.prints[o.slot] = 0
-		b.prints[o.slot] = fingerprint(o.mixed) ^ b.prints[x] ^ b.prints[y] ^ b.prints[z]
+		x, y, z := b.f.slots(o.mixed)
+		b.f.prints[o.slot] = 0
+		b.f.prints[o.slot] = fingerprint(o.mixed) ^ b.f.prints[x] ^ b.f.prints[y] ^ b.f.prints[z]
 	}
 	return true
 }
