@@ -163,6 +163,7 @@ func testPagesNameNobodyElse(t *testing.T) {
 func TestObjectPages(t *testing.T) { onEngines(t, testObjectPages) }
 
 func testObjectPages(t *testing.T) {
+	symtest.Sequential(t)
 	c := newClock()
 	db := openTest(t, c.options())
 	list := fillLists(t, db, c)
