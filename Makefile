@@ -17,7 +17,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: house help build docs release test fresh vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture mutants bench setup clean
+.PHONY: house help build docs release test fresh vet unit unraced race fuzz fuzzday cross windows windowsthere lint man browser screens torture mutants bench setup clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -37,7 +37,7 @@ setup: ## install the clients the tests use and fetch real files (needs a Debian
 	@scripts/setup
 
 test: setup ## everything, in short forms, with the time that each step and package took
-	@scripts/steps vet unit browser race cross fuzzday windowsthere
+	@scripts/steps vet race unraced browser cross fuzzday windowsthere
 
 fresh: ## the commands of README.md in a new Debian with Go and nothing else (an hour, 10 GB; needs root and debootstrap); goes on where it stopped
 	@scripts/fresh
@@ -47,6 +47,9 @@ vet: ## go vet
 
 unit: ## all tests, with the real clients that are installed; fuzz targets run their seeds
 	$(GO) test -vet=off -count=1 -parallel 4 -timeout 10m ./...
+
+unraced: ## what make unit runs, without the tests that scripts/race has run and noted in SYMDEPOT_RACED
+	$(GO) test -vet=off -count=1 -parallel 4 -timeout 10m -exec $(CURDIR)/scripts/unraced $$(scripts/unraced -packages)
 
 browser: ## the pages in Chromium, with axe-core, if they are installed; a module of its own
 	cd test/browser && $(GO) vet . && $(GO) test -vet=off -count=1 -timeout 10m -parallel 3 .

@@ -15,11 +15,6 @@ import (
 	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
-// brief reports whether the test runs under the race detector with -short. The
-// compressor is some ten times slower there, so tests use less data. Data races
-// between the workers show with small chunks as well.
-func brief() bool { return symtest.Race && testing.Short() }
-
 // smallChunk is the size of a chunk in tests of several workers.
 const smallChunk = 2 * FrameSize
 
@@ -68,7 +63,7 @@ func samples(t testing.TB) map[string][]byte {
 		"mixed":     bytes.Join([][]byte{text[:1001], blocktest.Random(1777), text[:40000], blocktest.Random(40000), text[:3], blocktest.Random(5), make([]byte, 70000)}, nil),
 	}
 	maps.Copy(m, blocktest.Files(t, "../../testdata/p[de]*/*"))
-	if brief() {
+	if symtest.Brief(t) {
 		for name, plain := range m {
 			m[name] = plain[:min(len(plain), 2*FrameSize+77)]
 		}
@@ -79,7 +74,7 @@ func samples(t testing.TB) map[string][]byte {
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	windows := []int{15, 17, 21}
-	if brief() {
+	if symtest.Brief(t) {
 		windows = []int{15, 21}
 	}
 	for name, plain := range samples(t) {
@@ -113,9 +108,7 @@ func TestWorkersMakeNoDifference(t *testing.T) {
 	})
 	t.Run("chunks of full size", func(t *testing.T) {
 		t.Parallel()
-		if brief() {
-			t.Skip("too slow under the race detector with -short; small chunks show the same races")
-		}
+		symtest.Unraced(t, "too slow there; small chunks show the same races")
 		noise := blocktest.Random(100000)
 		frames := same(t, bytes.Join([][]byte{noise, bytes.Repeat(text, 153000), noise, make([]byte, chunkSize)}, nil), 0)
 		if n, most := blocktest.Size(frames), 112000; n > most {
@@ -132,9 +125,7 @@ func TestCompressErrors(t *testing.T) {
 	})
 	t.Run("chunks of full size", func(t *testing.T) {
 		t.Parallel()
-		if brief() {
-			t.Skip("too slow under the race detector with -short; small chunks show the same races")
-		}
+		symtest.Unraced(t, "too slow there; small chunks show the same races")
 		blocktest.Errors(t, FrameSize, 3*chunkSize/FrameSize, with(Options{Workers: 2}))
 	})
 	for _, w := range []int{MinWindow - 1, MaxWindow + 1} {
@@ -184,7 +175,7 @@ func TestCodeLengths(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	rounds := 2000
-	if brief() {
+	if symtest.Brief(t) {
 		rounds = 200
 	}
 	for range rounds {
@@ -257,7 +248,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 func FuzzLZXDecode(f *testing.F) {
 	most := 50000
-	if brief() {
+	if symtest.Brief(f) {
 		most = 5000
 	}
 	for _, plain := range samples(f) {
@@ -284,7 +275,7 @@ func FuzzLZXDecode(f *testing.F) {
 
 func FuzzLZXRoundTrip(f *testing.F) {
 	most := 40000
-	if brief() {
+	if symtest.Brief(f) {
 		most = 4000
 	}
 	for _, plain := range samples(f) {

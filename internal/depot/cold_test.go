@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
@@ -48,14 +49,13 @@ func (n *nightly) build(no int) (file, string) {
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", n.name, no))
 	id := strings.ToUpper(fmt.Sprintf("%x1", sum[:16]))
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "MODULE Linux x86_64 %s %s\n", id, n.name)
+	b := fmt.Appendf(nil, "MODULE Linux x86_64 %s %s\n", id, n.name)
 	at := 0x1000
 	for i, size := range n.funcs {
-		fmt.Fprintf(&b, "FUNC %x %x 0 ns::Class%d::method_%d(int, std::string const&)\n", at, size, i%97, i)
+		b = symtest.AppendFunction(b, at, size, i)
 		at += size
 	}
-	return file{"build/" + n.name + ".sym", b.Bytes()}, n.name + "/" + id + "/" + n.name + ".sym"
+	return file{"build/" + n.name + ".sym", b}, n.name + "/" + id + "/" + n.name + ".sym"
 }
 
 // addresses returns a name of a source file that holds where the functions are, as a program does: in
@@ -242,6 +242,7 @@ func TestCold(t *testing.T) {
 
 // TestWarmAll makes everything plain again.
 func TestWarmAll(t *testing.T) {
+	symtest.Sequential(t)
 	onBoth(t, func(t *testing.T, d *Depot, c *clock) {
 		n := newNightly("lib.so", 2, 9000)
 		want := map[string][]byte{}
@@ -387,6 +388,7 @@ func TestColdHealsInBucket(t *testing.T) {
 
 // TestColdPurge deletes a key at once: what is built from it becomes plain before.
 func TestColdPurge(t *testing.T) {
+	symtest.Sequential(t)
 	onBoth(t, func(t *testing.T, d *Depot, c *clock) {
 		n := newNightly("app.so", 4, 9000)
 		want := map[string][]byte{}

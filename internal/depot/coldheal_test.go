@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
@@ -127,6 +128,7 @@ func twoForms(t *testing.T) (d *Depot, files []file, want map[string][]byte) {
 // TestBackupOneForm: of a content that is stored plain and cold, one intact form is enough
 // for a backup of the depot, and for its restoration.
 func TestBackupOneForm(t *testing.T) {
+	symtest.Sequential(t)
 	for name, c := range map[string]struct {
 		damage func(t *testing.T, d *Depot, ref blob.Ref) // of the depot, before the backup
 		lose   func(d *Depot, ref blob.Ref) blob.Ref      // gone from the backup
@@ -184,6 +186,7 @@ func TestBackupAdvice(t *testing.T) {
 // TestBackupKeepsPlain: the plain bytes in an earlier backup replace a cold file that was
 // lost since.
 func TestBackupKeepsPlain(t *testing.T) {
+	symtest.Sequential(t)
 	d, files, want := twoForms(t)
 	dir := filepath.Join(t.TempDir(), "backup")
 	backUp(t, d, dir, backup.Options{})

@@ -141,6 +141,7 @@ func addNightly(ctx context.Context, d *Depot, no int) error {
 // repair, at random moments: every content of every build answers with its hash,
 // meanwhile and after each kill, and verify finds nothing.
 func TestColdKilled(t *testing.T) {
+	symtest.Unraced(t, "starts and kills processes for some seconds")
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts and kills processes for some seconds: run it without -short")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
@@ -99,6 +100,7 @@ func addPacked(t *testing.T, d *Depot, product, name string, body []byte) (path 
 // TestColdPacked: builds of a packed file become cold as the file itself does: an added one costs
 // next to nothing. They are read whole and by ranges, and become plain again.
 func TestColdPacked(t *testing.T) {
+	symtest.Sequential(t)
 	for end, pack := range packers {
 		t.Run(end, func(t *testing.T) {
 			d, c := roomyDepot(t)
@@ -188,6 +190,7 @@ func TestColdBeside(t *testing.T) {
 // TestColdPackedDamage: a damaged cold file of a cabinet is named, the cabinet is absent, and
 // adding it again heals it.
 func TestColdPackedDamage(t *testing.T) {
+	symtest.Sequential(t)
 	d, c := roomyDepot(t)
 	n := newNightly("app.so", 15, 30000)
 	var bodies [][]byte

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/check"
@@ -292,6 +293,7 @@ func TestPlainBaseDamaged(t *testing.T) {
 // TestStripKeepsLast: the plain bytes of a content whose cold file, or whose base, is gone
 // before they are deleted stay, and the content is plain again.
 func TestStripKeepsLast(t *testing.T) {
+	symtest.Sequential(t)
 	for name, lose := range map[string]func(t *testing.T, d *Depot, row coldstore.ColdContent){
 		"the cold file is gone": func(t *testing.T, d *Depot, row coldstore.ColdContent) {
 			if err := os.Remove(blobPath(d, row.File.Ref)); err != nil {

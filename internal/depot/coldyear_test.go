@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
@@ -49,6 +50,7 @@ func (n *nightlies) build(no int) []file {
 // server does. In the end every file of every build has its bytes, restored from the
 // cold files.
 func TestColdYear(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	days, modules := 20, 2
 	if os.Getenv("SYMDEPOT_TORTURE") != "" {
@@ -131,6 +133,7 @@ func TestColdYear(t *testing.T) {
 // that nothing but deltas needs take a tenth of the cold bytes at most, and what a plan
 // says that it frees comes free.
 func TestColdYearKept(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	days, modules, keep := 22, 1, 10
 	if os.Getenv("SYMDEPOT_TORTURE") != "" {

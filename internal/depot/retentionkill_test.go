@@ -125,6 +125,7 @@ func TestRetentionKilledPostgres(t *testing.T) {
 // with all its files or not at all, and in the end nothing is left that no build
 // holds.
 func TestRetentionKilled(t *testing.T) {
+	symtest.Unraced(t, "starts and kills processes for some seconds")
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts and kills processes for some seconds: run it without -short")

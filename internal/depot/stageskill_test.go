@@ -89,6 +89,7 @@ func killFiles(v byte) []file {
 // visible, what was acknowledged is there, a rerun finishes, and nothing staged is
 // left after that.
 func TestPushKilled(t *testing.T) {
+	symtest.Unraced(t, "starts and kills processes for some seconds")
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts and kills processes for some seconds: run it without -short")

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 )
@@ -42,6 +43,7 @@ func TestPostgresFigures(t *testing.T) {
 }
 
 func testFigures(t *testing.T) {
+	symtest.Sequential(t)
 	keys := 50_000
 	if testing.Short() {
 		keys = 5_000

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -33,6 +34,7 @@ func largeBuild(build, files int) []record.Entry {
 // their square, in a database that has no statistics of it. What is done at all moments of
 // the life of a build is done with a small one and with one of eight times as many files.
 func TestLargeBuilds(t *testing.T) {
+	symtest.Unraced(t, "compares times")
 	if testing.Short() {
 		t.Skip("compares times of 4,000 files: needs a run without -short")
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/base/glob"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/lists"
 	"github.com/symdepot/symdepot/internal/index/misses"
@@ -156,11 +158,12 @@ func testPagesNameNobodyElse(t *testing.T) {
 }
 
 // TestObjectPages joins the pages of lists with all kinds of filters, orders and
-// scopes, and compares them with what was added. The low limits make every way of
+// scopes, each two together, and compares them with what was added. The low limits make every way of
 // reading a page take part.
 func TestObjectPages(t *testing.T) { onEngines(t, testObjectPages) }
 
 func testObjectPages(t *testing.T) {
+	symtest.Sequential(t)
 	c := newClock()
 	db := openTest(t, c.options())
 	list := fillLists(t, db, c)
@@ -179,26 +182,34 @@ func testObjectPages(t *testing.T) {
 		"nothing": {Query: record.Query{Name: "*nothing*"}}, "ids": {Query: record.Query{IDs: []string{strings.ToLower(listedEntry(20).Object.DebugID.Breakpad()), "none"}, Ref: refOf(3)}},
 		"percent": {Query: record.Query{Name: "lib?%*"}}, "product and name": {Query: record.Query{Name: "render*"}, Product: &product},
 	}
-	for name, f := range filters {
-		for who, scope := range scopes {
+	type question struct {
+		name, who string
+		sort      lists.ObjectSort
+		low       bool
+	}
+	var questions []question
+	for _, name := range slices.Sorted(maps.Keys(filters)) {
+		for _, who := range slices.Sorted(maps.Keys(scopes)) {
 			for _, sort := range []lists.ObjectSort{lists.ByName, lists.ByAdded, lists.BySize} {
-				for _, low := range []bool{false, true} {
-					db.Lists = lists.NewLists(db.base, lists.UsualLimits)
-					if low {
-						db.Lists = lists.NewLists(db.base, lists.Limits{Step: 11, Few: 5, Names: 1000})
-					}
-					f.Sort, f.Limit = sort, 7
-					want := wantListed(list, scope, f)
-					got := pagesOf(t, db, scope, f)
-					var names []string
-					for _, o := range got {
-						names = append(names, fmt.Sprintf("%s %s %d", o.Object.Name, o.Ref.String()[:8], o.Size))
-					}
-					if !slices.Equal(names, want) {
-						t.Errorf("%s, %s, sort %d, low %v:\n%q, want\n%q", name, who, sort, low, names, want)
-					}
-				}
+				questions = append(questions, question{name, who, sort, false}, question{name, who, sort, true})
 			}
+		}
+	}
+	for _, q := range symtest.Pairs(t, questions, func(q question) []string { return []string{q.name, q.who, fmt.Sprint(q.sort), fmt.Sprint(q.low)} }) {
+		db.Lists = lists.NewLists(db.base, lists.UsualLimits)
+		if q.low {
+			db.Lists = lists.NewLists(db.base, lists.Limits{Step: 11, Few: 5, Names: 1000})
+		}
+		f, scope := filters[q.name], scopes[q.who]
+		f.Sort, f.Limit = q.sort, 7
+		want := wantListed(list, scope, f)
+		got := pagesOf(t, db, scope, f)
+		var names []string
+		for _, o := range got {
+			names = append(names, fmt.Sprintf("%s %s %d", o.Object.Name, o.Ref.String()[:8], o.Size))
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("%s, %s, sort %d, low %v:\n%q, want\n%q", q.name, q.who, q.sort, q.low, names, want)
 		}
 	}
 }

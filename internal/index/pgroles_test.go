@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
@@ -108,6 +109,7 @@ func leastDatabase(t testing.TB) string {
 // TestLeastPrivilege: a role that may change rows, and can neither make tables nor roles nor
 // read the files of the server, is enough for everything but an upgrade.
 func TestLeastPrivilege(t *testing.T) {
+	symtest.Unraced(t, "the same tests run as the owner of the tables, under the detector too")
 	for name, test := range map[string]func(*testing.T){
 		"EveryFieldComesBack": testEveryFieldComesBack, "Drop": testDrop, "Derived": testDerived, "Lookup": testLookup, "Find": testFind,
 		"Pages": testPages, "ListShowStats": testListShowStats, "Cached": testCached, "Evict": testEvict, "Colds": testColds, "Jobs": testJobs,

@@ -111,13 +111,32 @@ func Judge(tb testing.TB, name string) string {
 	return path
 }
 
-// Sequential skips a test of code that starts no goroutine where it runs under
-// the race detector, which finds nothing there and takes many times as long.
+// Sequential skips a test of code that starts no goroutine, or a part of one, where it runs
+// under the race detector, which finds nothing there and takes many times as long. make test
+// runs tests of which no part is skipped there under the detector only: what does less there
+// calls Sequential, Unraced or Brief.
 func Sequential(tb testing.TB) {
 	tb.Helper()
+	Unraced(tb, "no goroutines")
+}
+
+// Unraced skips a test, or a part of one, under the race detector, and says why.
+func Unraced(tb testing.TB, why string) {
+	tb.Helper()
 	if Race {
-		tb.Skip("no goroutines: this test runs without the race detector only")
+		tb.Skip(why + ": this test runs without the race detector only")
 	}
+}
+
+// Brief reports whether a test does less because it runs under the race detector, where it
+// would take too long. make test then runs all tests of its package without it, too:
+// scripts/race looks for the line.
+func Brief(tb testing.TB) bool {
+	tb.Helper()
+	if Race {
+		tb.Log("less is tested under the race detector than without it")
+	}
+	return Race
 }
 
 func find(name string) string {

@@ -2,6 +2,7 @@ package symtest
 
 import (
 	"bufio"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -95,4 +96,13 @@ func moduleRoot() string {
 		}
 	}
 	return ""
+}
+
+func TestAppendFunction(t *testing.T) {
+	for i, at := range []int{0, 0x1000, 1 << 40} {
+		want := fmt.Sprintf("FUNC %x %x 0 ns::Class%d::method_%d(int, std::string const&)\n", at, 3*at, (i*100)%97, i*100)
+		if got := AppendFunction(nil, at, 3*at, i*100); string(got) != want {
+			t.Errorf("AppendFunction = %q, want %q", got, want)
+		}
+	}
 }

@@ -63,6 +63,7 @@ func decompress(t testing.TB, packed []byte) ([]byte, error) {
 
 // TestReader: what the xz program compresses with any parameters is read back.
 func TestReader(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	exe, err := os.Executable()
 	if err != nil {
@@ -119,6 +120,7 @@ func TestReader(t *testing.T) {
 // TestDamaged: data that is cut or changed anywhere is an error, and what was read before
 // is a beginning of the original.
 func TestDamaged(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	plain := text(20_000)
 	packed := compress(t, plain, "-6", "--block-size=15000")

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
@@ -66,13 +65,13 @@ func text(module, build int) []byte {
 	for range 3 * build {
 		sizes[r.IntN(functions)] += 16
 	}
-	var b strings.Builder
+	var b []byte
 	at := 0x1000
 	for i, size := range sizes {
-		fmt.Fprintf(&b, "FUNC %x %x 0 ns::Class%d::method_%d(int, std::string const&)\n", at, size, i%97, i)
+		b = symtest.AppendFunction(b, at, size, i)
 		at += size
 	}
-	return []byte(b.String())
+	return b
 }
 
 func identified(tb testing.TB, body []byte, name string) objfile.Object {

@@ -4,8 +4,10 @@
 package depottest
 
 import (
-	"os"
 	"slices"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // Home is where the stored bytes of a content are.
@@ -90,14 +92,8 @@ func (s State) Rounds() int {
 	return 1
 }
 
-// short reports whether the state is one of those that each test looks at. What holds a
-// content and where a cold file is are decided apart: the products of both are for long tests.
-func (s State) short() bool {
-	return s.Holder == Added || s.Home == Disk || s.Home == Bucket
-}
-
-// States returns all states: the short list of them if SYMDEPOT_TORTURE is not set.
-func States() []State {
+// All returns all states.
+func All() []State {
 	var list []State
 	for _, home := range []Home{Disk, Bucket, Key, Delta, KeyInBucket, DeltaInBucket, DatabaseCluster} {
 		for _, holder := range []Holder{Added, Cached, Trashed} {
@@ -106,6 +102,12 @@ func States() []State {
 			}
 		}
 	}
-	long := os.Getenv("SYMDEPOT_TORTURE") != ""
-	return slices.DeleteFunc(list, func(s State) bool { return !s.exists() || !long && !s.short() })
+	return slices.DeleteFunc(list, func(s State) bool { return !s.exists() })
+}
+
+// Today returns those of some states that have their turn today, see symtest.Pairs: every home
+// with every harm, every home with every holder, every holder with every harm.
+func Today(tb testing.TB, list []State) []State {
+	tb.Helper()
+	return symtest.Pairs(tb, list, func(s State) []string { return []string{string(s.Home), string(s.Holder), string(s.Harm)} })
 }

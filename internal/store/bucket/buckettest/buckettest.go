@@ -72,10 +72,12 @@ func Run(t *testing.T, s Store) {
 		{"prefix", u.prefix}, {"lengths", u.lengths}, {"encoding", u.encoding}, {"no bucket", u.noBucket},
 		{"bad credentials", u.badCredentials}, {"cancelled", u.cancelled}, {"stalls", u.stalls}, {"breaks off", u.breaksOff},
 	} {
-		if symtest.Race && !slices.Contains(concurrent, c.name) {
-			continue
-		}
-		t.Run(c.name, c.test)
+		t.Run(c.name, func(t *testing.T) {
+			if !slices.Contains(concurrent, c.name) {
+				symtest.Sequential(t)
+			}
+			c.test(t)
+		})
 	}
 }
 
