@@ -7,18 +7,20 @@ package xz
 
 // literal decodes a literal that follows another one.
 func literal(probs *[0x400]uint16, in *[inMask + 1]byte, rng, code uint32, ip int) (byte, uint32, uint32, int) {
-	sym := uint32(1)
-	for range 8 {
-		p := uint32(probs[sym&0x3ff])
+	sym, p := uint32(1), uint32(probs[1])
+	for sym < 0x100 {
+		p0, p1 := uint32(probs[sym<<1&0x3fe]), uint32(probs[sym<<1&0x3fe+1])
 		if rng < 1<<24 {
 			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 		}
 		bound := rng >> 11 * p
 		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
-		rng = bound&zero | (rng-bound)&^zero
+		rng -= bound
+		rng += (bound - rng) & zero
 		code -= bound &^ zero
 		probs[sym&0x3ff] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
 		sym = sym<<1 + 1 + zero
+		p = p1 + (p0-p1)&zero
 	}
 	return byte(sym), rng, code, ip
 }
@@ -26,22 +28,31 @@ func literal(probs *[0x400]uint16, in *[inMask + 1]byte, rng, code uint32, ip in
 // matchedLiteral decodes a literal that follows a match. match is the byte that would have
 // been the next of the match.
 func matchedLiteral(probs *[0x400]uint16, in *[inMask + 1]byte, rng, code uint32, ip int, match uint32) (byte, uint32, uint32, int) {
-	sym, offset := uint32(1), uint32(0x100)
-	for range 8 {
+	sym, offset := uint32(1), uint32(0x100) // offset is 0 behind the first bit that is not that of match
+	match <<= 1
+	matched := match & offset
+	at := offset + matched + sym
+	p := uint32(probs[at&0x3ff])
+	for sym < 0x100 {
 		match <<= 1
-		matched := match & offset
-		at := (offset + matched + sym) & 0x3ff
-		p := uint32(probs[at])
+		offset0, offset1 := offset&^matched, matched
+		matched0, matched1 := match&offset0, match&offset1
+		at0, at1 := offset0+matched0+sym<<1, offset1+matched1+sym<<1+1
+		p0, p1 := uint32(probs[at0&0x3ff]), uint32(probs[at1&0x3ff])
 		if rng < 1<<24 {
 			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 		}
 		bound := rng >> 11 * p
 		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
-		rng = bound&zero | (rng-bound)&^zero
+		rng -= bound
+		rng += (bound - rng) & zero
 		code -= bound &^ zero
-		probs[at] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		probs[at&0x3ff] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
 		sym = sym<<1 + 1 + zero
-		offset &= matched ^ zero
+		offset = offset1 ^ (offset0^offset1)&zero
+		matched = match & offset
+		at = at1 + (at0-at1)&zero
+		p = p1 + (p0-p1)&zero
 	}
 	return byte(sym), rng, code, ip
 }
@@ -111,67 +122,82 @@ func (l *lengths) decode(in *[inMask + 1]byte, rng, code uint32, ip int, posStat
 
 // distance decodes the distance of a match of n bytes, less one.
 func (d *probabilities) distance(in *[inMask + 1]byte, rng, code uint32, ip, n int) (uint32, uint32, uint32, int) {
-	slots, slot := &d.slot[min(n-2, 3)&3], uint32(1)
-	for range 6 {
+	slots := &d.slot[min(n-2, 3)&3]
+	slot, p := uint32(1), uint32(slots[1])
+	for slot < 64 {
+		p0, p1 := uint32(slots[slot<<1&62]), uint32(slots[slot<<1&62+1])
 		if rng < 1<<24 {
 			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 		}
-		p := uint32(slots[slot&63])
 		bound := rng >> 11 * p
 		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
-		rng = bound&zero | (rng-bound)&^zero
+		rng -= bound
+		rng += (bound - rng) & zero
 		code -= bound &^ zero
 		slots[slot&63] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
 		slot = slot<<1 + 1 + zero
+		p = p1 + (p0-p1)&zero
 	}
 	if slot -= 64; slot < 4 {
 		return slot, rng, code, ip
 	}
 	bits := slot>>1 - 1
 	dist := 2 | slot&1
-	sym := uint32(1)
 	if slot < 14 {
 		dist <<= bits
-		base := dist - slot
-		for i := range bits {
+		at := dist - slot + 1 // of the first node; in any order of the nodes, each has its place
+		for bit := uint32(1); bit>>bits == 0; bit <<= 1 {
+			p := uint32(d.special[at&127])
 			if rng < 1<<24 {
 				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 			}
-			if p, bound := uint32(d.special[(base+sym)&127]), rng>>11*uint32(d.special[(base+sym)&127]); code < bound {
-				rng, d.special[(base+sym)&127] = bound, uint16(p+(2048-p)>>5)
-				sym <<= 1
-			} else {
-				rng, code, d.special[(base+sym)&127] = rng-bound, code-bound, uint16(p-p>>5)
-				sym = sym<<1 | 1
-				dist += 1 << i
-			}
+			bound := rng >> 11 * p
+			zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
+			rng -= bound
+			rng += (bound - rng) & zero
+			code -= bound &^ zero
+			d.special[at&127] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+			at += bit + bit&^zero
+			dist += bit &^ zero
 		}
 		return dist, rng, code, ip
 	}
-	for range bits - 4 {
+	dist, rng, code, ip = direct(in, rng, code, ip, dist, bits-4)
+	at, p := uint32(1), uint32(d.align[1])
+	for bit := uint32(1); bit < 16; bit <<= 1 {
+		p0, p1 := uint32(d.align[(at+bit)&15]), uint32(d.align[(at+2*bit)&15])
+		if rng < 1<<24 {
+			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+		}
+		bound := rng >> 11 * p
+		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
+		rng -= bound
+		rng += (bound - rng) & zero
+		code -= bound &^ zero
+		d.align[at&15] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		at += bit + bit&^zero
+		p = p1 + (p0-p1)&zero
+	}
+	return dist<<4 + at - 16, rng, code, ip
+}
+
+// direct appends n bits that have no probabilities to a number. It is a function of its own
+// because the compiler then makes a conditional move of the subtraction.
+//
+//go:noinline
+func direct(in *[inMask + 1]byte, rng, code uint32, ip int, number, n uint32) (uint32, uint32, uint32, int) {
+	for range n {
 		if rng < 1<<24 {
 			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 		}
 		rng >>= 1
-		zero := uint32((int64(code) - int64(rng)) >> 63)
-		code -= rng &^ zero
-		dist = dist<<1 + 1 + zero
-	}
-	dist <<= 4
-	for i := range 4 {
-		if rng < 1<<24 {
-			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-		}
-		if p, bound := uint32(d.align[sym&15]), rng>>11*uint32(d.align[sym&15]); code < bound {
-			rng, d.align[sym&15] = bound, uint16(p+(2048-p)>>5)
-			sym <<= 1
-		} else {
-			rng, code, d.align[sym&15] = rng-bound, code-bound, uint16(p-p>>5)
-			sym = sym<<1 | 1
-			dist += 1 << i
+		less := code - rng
+		number = number<<1 + 1 + uint32((int64(code)-int64(rng))>>63)
+		if code >= rng {
+			code = less
 		}
 	}
-	return dist, rng, code, ip
+	return number, rng, code, ip
 }
 
 // oneByte is the result of earlier for a match of one byte.
