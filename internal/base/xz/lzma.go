@@ -18,8 +18,8 @@ const (
 // lengths are the probabilities of the length of a match.
 type lengths struct {
 	choice, choice2 uint16
-	low, mid        [16][8]uint16
-	high            [256]uint16
+	low, mid        [16][16]uint16
+	high            [0x400]uint16
 }
 
 // probabilities are the adaptive model. The number of elements of each array is a power of
@@ -27,9 +27,9 @@ type lengths struct {
 type probabilities struct {
 	isMatch, isRep0Long           [16][16]uint16
 	isRep, isRep0, isRep1, isRep2 [16]uint16
-	slot                          [4][64]uint16
+	slot                          [4][128]uint16
 	special                       [128]uint16
-	align                         [16]uint16
+	align                         [64]uint16
 	matchLen, repLen              lengths
 	literal                       [16][0x400]uint16
 }
