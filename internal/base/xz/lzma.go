@@ -11,8 +11,9 @@ var errDamaged = errors.New("xz: damaged data")
 
 // Sizes of LZMA2 chunks.
 const (
-	maxPart = 64 << 10  // bytes of output that are decoded at once
-	inMask  = 1<<17 - 1 // a chunk has at most 64 KiB of input
+	maxPart  = 64 << 10  // bytes of output that are decoded at once
+	flatPart = 16 << 10  // the same where others wait for them
+	inMask   = 1<<17 - 1 // a chunk has at most 64 KiB of input
 )
 
 // lengths are the probabilities of the length of a match.
@@ -132,8 +133,12 @@ func (d *lzma) setProps(b byte) error {
 }
 
 // room makes the ring larger, or begins again at its start, if the position is at the end.
-// It returns the end of the space for n bytes more.
+// It returns the end of the space for the next part of n bytes.
 func (d *lzma) room(n int) int {
+	n = min(n, maxPart)
+	if d.flat {
+		return min(len(d.buf), d.pos+min(n, flatPart))
+	}
 	if d.pos == len(d.buf) {
 		if len(d.buf) < d.ring && !d.wrapped {
 			bigger := make([]byte, min(d.ring, max(256<<10, 2*len(d.buf))))
@@ -167,7 +172,7 @@ func (d *lzma) part(plain int) ([]byte, error) {
 	if d.flat && d.pos == len(d.buf) {
 		return nil, errDamaged // it is longer than the index says
 	}
-	end := d.room(min(plain, maxPart))
+	end := d.room(plain)
 	from := d.pos
 	if !d.run(end) || d.pos-from == plain && !d.ended() {
 		return nil, errDamaged
@@ -183,7 +188,7 @@ func (d *lzma) copyPart(r io.Reader, plain int) ([]byte, error) {
 	if d.flat && d.pos == len(d.buf) {
 		return nil, errDamaged
 	}
-	end := d.room(min(plain, maxPart))
+	end := d.room(plain)
 	from := d.pos
 	if _, err := io.ReadFull(r, d.buf[from:end]); err != nil {
 		return nil, err
