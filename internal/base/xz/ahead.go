@@ -84,8 +84,8 @@ func (b *Blocks) start(i int) {
 			default:
 			}
 		}
+		b.spare <- struct{}{} // whoever waits for the end may take it at once
 		close(helper)
-		b.spare <- struct{}{}
 	}(a.helper)
 }
 

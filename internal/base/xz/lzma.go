@@ -11,8 +11,8 @@ var errDamaged = errors.New("xz: damaged data")
 
 // Sizes of LZMA2 chunks.
 const (
-	maxPart  = 64 << 10  // bytes of output that are decoded at once
-	flatPart = 16 << 10  // the same where others wait for them
+	ringPart = 64 << 10  // bytes that a ring has more than the dictionary
+	maxPart  = 8 << 10   // bytes of output that are decoded at once: the last may be for nothing
 	inMask   = 1<<17 - 1 // a chunk has at most 64 KiB of input
 )
 
@@ -35,7 +35,7 @@ type probabilities struct {
 	literal                       [16][0x400]uint16
 }
 
-// lzma decodes LZMA2 chunks into a ring of the dictionary's size and one part more.
+// lzma decodes LZMA2 chunks into a ring of the dictionary's size and a few parts more.
 type lzma struct {
 	probabilities
 
@@ -82,7 +82,7 @@ func (d *lzma) start(dict int) {
 		d.dict, d.ring = dict, len(d.buf)
 		return
 	}
-	d.dict, d.ring = dict, dict+maxPart
+	d.dict, d.ring = dict, dict+ringPart
 	d.resetDict()
 }
 
@@ -135,11 +135,7 @@ func (d *lzma) setProps(b byte) error {
 // room makes the ring larger, or begins again at its start, if the position is at the end.
 // It returns the end of the space for the next part of n bytes.
 func (d *lzma) room(n int) int {
-	n = min(n, maxPart)
-	if d.flat {
-		return min(len(d.buf), d.pos+min(n, flatPart))
-	}
-	if d.pos == len(d.buf) {
+	if d.pos == len(d.buf) && !d.flat {
 		if len(d.buf) < d.ring && !d.wrapped {
 			bigger := make([]byte, min(d.ring, max(256<<10, 2*len(d.buf))))
 			copy(bigger, d.buf)
@@ -148,7 +144,7 @@ func (d *lzma) room(n int) int {
 			d.pos, d.wrapped = 0, true
 		}
 	}
-	return min(len(d.buf), d.pos+n)
+	return min(len(d.buf), d.pos+min(n, maxPart))
 }
 
 // startChunk reads a chunk of compressed data of size bytes.

@@ -271,7 +271,10 @@ func (d *lzma) run(limit int) bool {
 	for ip <= d.inEnd {
 		if n > 0 {
 			m := min(n, limit-pos)
-			if !d.repeat(pos, int(rep0)+1, m) {
+			if from := pos - int(rep0) - 1; m <= 16 && m <= int(rep0)+1 && from >= 0 && uint32(rep0) < uint32(d.dict) && pos+16 <= len(buf) {
+				// Short matches are frequent, and what is behind them is written again.
+				*(*[16]byte)(buf[pos:]) = *(*[16]byte)(buf[from:])
+			} else if !d.repeat(pos, int(rep0)+1, m) {
 				return false
 			}
 			pos += m
@@ -365,9 +368,6 @@ func (d *lzma) repeat(pos, dist, m int) bool {
 		from += len(buf)
 	}
 	switch {
-	case m <= 16 && m <= dist && from+16 <= len(buf) && pos+16 <= len(buf):
-		// Short matches are frequent, and what is behind them is written again.
-		*(*[16]byte)(buf[pos:]) = *(*[16]byte)(buf[from:])
 	case from+m <= len(buf) && (m <= dist || from > pos):
 		copy(buf[pos:pos+m], buf[from:from+m])
 	case from < pos:
