@@ -271,7 +271,7 @@ func (d *lzma) run(limit int) bool {
 	for ip <= d.inEnd {
 		if n > 0 {
 			m := min(n, limit-pos)
-			if from := pos - int(rep0) - 1; m <= 16 && m <= int(rep0)+1 && from >= 0 && uint32(rep0) < uint32(d.dict) && pos+16 <= len(buf) {
+			if from := pos - int(rep0) - 1; m <= 16 && m <= int(rep0)+1 && from >= 0 && rep0 < uint32(d.dict) && pos+16 <= len(buf) {
 				// Short matches are frequent, and what is behind them is written again.
 				*(*[16]byte)(buf[pos:]) = *(*[16]byte)(buf[from:])
 			} else if !d.repeat(pos, int(rep0)+1, m) {
