@@ -24,6 +24,7 @@ type ahead struct {
 	in   *bufio.Reader
 	z    *reader      // nil before the first step
 	have atomic.Int64 // decompressed bytes, which do not change any more
+	most atomic.Int64 // bytes to decompress; all of them once it is the current block
 	err  error        // why it has ended; io.EOF: it is whole
 
 	helper chan struct{} // closed when the helper has ended; nil if there is none
@@ -53,6 +54,10 @@ func (b *Blocks) begin(i int) *ahead {
 	}
 	a.i, a.z, a.err, a.helper = i, nil, nil, nil
 	a.have.Store(0)
+	a.most.Store(b.list[i].plain)
+	if b.used < 1000 {
+		a.most.Store(b.list[i].plain * b.used / 1024) // about what is wanted of it
+	}
 	a.stop.Store(false)
 	a.d.flat, a.d.buf = true, a.room[:need:need]
 	a.d.pos, a.d.wrapped = 0, false
@@ -77,7 +82,7 @@ func (b *Blocks) start(i int) {
 	a.helper = make(chan struct{})
 	b.next = a
 	go func(helper chan struct{}) {
-		for a.err == nil && !a.stop.Load() {
+		for a.wants() && !a.stop.Load() {
 			b.step(a)
 			select {
 			case a.news <- struct{}{}:
@@ -100,6 +105,13 @@ func (b *Blocks) step(a *ahead) {
 		a.err = errDamaged
 	}
 	a.have.Store(int64(a.d.pos))
+}
+
+// wants reports whether more is to be decompressed. At the end of the current block its
+// checksum is.
+func (a *ahead) wants() bool {
+	most := a.most.Load()
+	return a.err == nil && (a.have.Load() < most || most == int64(len(a.d.buf)))
 }
 
 // readAhead reads from the current block, which was begun ahead.
@@ -132,7 +144,7 @@ func (b *Blocks) wait(a *ahead, n int64) error {
 		if b.next == nil {
 			b.next = b.begin(a.i + 1)
 		}
-		if next := b.next; next != nil && next.helper == nil && next.err == nil {
+		if next := b.next; next != nil && next.helper == nil && next.wants() {
 			b.step(next)
 			continue
 		}

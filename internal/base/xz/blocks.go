@@ -47,6 +47,7 @@ type Blocks struct {
 	z    *reader // of it, or
 	own  *ahead  // it was begun ahead; both are nil if it is closed
 	next *ahead  // the block after it; may be nil
+	used int64   // how much was read of the last blocks on average, of 1,024 parts
 
 	spare chan struct{}
 	free  []*ahead // whose memory is used again
@@ -56,7 +57,7 @@ type Blocks struct {
 // would be gained: NewReader reads the data then. As long as spare has an element, which is
 // taken and given back, another goroutine decompresses the next block; spare may be nil.
 func NewBlocks(r io.ReaderAt, size int64, dictionary uint32, spare chan struct{}) (*Blocks, error) {
-	b := &Blocks{at: r, most: dictionary, spare: spare}
+	b := &Blocks{at: r, most: dictionary, spare: spare, used: 1024}
 	left := int64(maxIndex)
 	for end, n := size, 0; end > 0; n++ {
 		if n > maxStreams {
@@ -167,10 +168,14 @@ func readIndex(r io.ReaderAt, end int64, foot [headerSize]byte, left *int64) (st
 // open opens a block.
 func (b *Blocks) open(i int) error {
 	b.closeBlock()
+	if left := b.list[b.cur]; left.plain > 0 && left.plain <= maxAhead && b.pos >= left.from {
+		b.used = (3*b.used + min(b.pos-left.from, left.plain)*1024/left.plain) / 4
+	}
 	l := b.list[i]
 	b.cur, b.pos, b.end = i, l.from, l.from+l.plain
 	if b.next != nil && b.next.i == i {
 		b.own, b.next = b.next, nil
+		b.own.most.Store(l.plain)
 	} else {
 		b.drop(b.next)
 		b.next = nil
