@@ -2,7 +2,6 @@ package xz
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"sort"
-	"sync/atomic"
 )
 
 // Limits of an index.
@@ -34,7 +32,9 @@ type block struct {
 }
 
 // Blocks decompresses data that was compressed in several blocks, which the data's own
-// index lists. What is skipped is not decompressed where that is possible.
+// index lists. What is skipped is not decompressed where that is possible: neither blocks from
+// which nothing is read, nor what follows the last byte that is read of one. The checksum of a
+// block is compared when it is read to its end.
 type Blocks struct {
 	at   io.ReaderAt
 	most uint32
@@ -42,36 +42,22 @@ type Blocks struct {
 	size int64 // of the decompressed bytes
 
 	pos  int64
-	next int       // the block after the current one
-	z    *reader   // of the current block; nil if it was decompressed ahead
-	cur  io.Reader // of the current block; nil if closed
-	end  int64     // of the current block
+	cur  int     // the current block
+	end  int64   // of it
+	z    *reader // of it, or
+	own  *ahead  // it was begun ahead; both are nil if it is closed
+	next *ahead  // the block after it; may be nil
+	used int64   // how much was read of the last blocks on average, of 1,024 parts
 
 	spare chan struct{}
-	ahead *ahead
-	room  []byte // for the block that is decompressed ahead, and then the current one
+	free  []*ahead // whose memory is used again
 }
-
-// ahead is a block that another goroutine decompresses.
-type ahead struct {
-	i       int
-	done    chan struct{}
-	err     error // set when done is closed
-	dropped atomic.Bool
-}
-
-// errResets means that a block begins anew within itself, so that it cannot be decompressed
-// ahead.
-var errResets = errors.New("xz: a block with several beginnings")
-
-// maxAhead is the largest block that is decompressed ahead.
-const maxAhead = 32 << 20
 
 // NewBlocks reads the index of the data of size bytes at r. It returns an error if nothing
 // would be gained: NewReader reads the data then. As long as spare has an element, which is
 // taken and given back, another goroutine decompresses the next block; spare may be nil.
 func NewBlocks(r io.ReaderAt, size int64, dictionary uint32, spare chan struct{}) (*Blocks, error) {
-	b := &Blocks{at: r, most: dictionary, spare: spare}
+	b := &Blocks{at: r, most: dictionary, spare: spare, used: 1024}
 	left := int64(maxIndex)
 	for end, n := size, 0; end > 0; n++ {
 		if n > maxStreams {
@@ -182,36 +168,39 @@ func readIndex(r io.ReaderAt, end int64, foot [headerSize]byte, left *int64) (st
 // open opens a block.
 func (b *Blocks) open(i int) error {
 	b.closeBlock()
+	if left := b.list[b.cur]; left.plain > 0 && left.plain <= maxAhead && b.pos >= left.from {
+		b.used = (3*b.used + min(b.pos-left.from, left.plain)*1024/left.plain) / 4
+	}
 	l := b.list[i]
-	b.next, b.pos, b.end = i+1, l.from, l.from+l.plain
-	if a := b.ahead; a != nil && a.i == i {
-		b.ahead = nil
-		<-a.done
-		if a.err == nil {
-			b.cur = bytes.NewReader(b.room[:l.plain])
+	b.cur, b.pos, b.end = i, l.from, l.from+l.plain
+	if b.next != nil && b.next.i == i {
+		b.own, b.next = b.next, nil
+		b.own.most.Store(l.plain)
+	} else {
+		b.drop(b.next)
+		b.next = nil
+		if err := b.stream(); err != nil {
+			return err
 		}
-		if !errors.Is(a.err, errResets) {
-			return a.err
-		}
 	}
-	b.drop()
-	d, ok := decoders.Get().(*lzma)
-	if !ok {
-		d = &lzma{}
-	}
-	z, err := b.block(i, d)
-	if err != nil {
-		return err
-	}
-	b.z, b.cur = z, z
 	b.start(i + 1)
 	return nil
 }
 
-// block returns a reader of one block.
-func (b *Blocks) block(i int, d *lzma) (*reader, error) {
+// stream opens the current block to be decompressed from its beginning as it is read.
+func (b *Blocks) stream() (err error) {
+	d, ok := decoders.Get().(*lzma)
+	if !ok {
+		d = &lzma{}
+	}
+	b.z, err = b.block(b.cur, d, bufio.NewReaderSize(nil, 32<<10))
+	return err
+}
+
+// block returns a reader of one block, which reads through r.
+func (b *Blocks) block(i int, d *lzma, r *bufio.Reader) (*reader, error) {
 	l := b.list[i]
-	r := bufio.NewReaderSize(io.NewSectionReader(b.at, l.at, (l.unpadded+3)&^3), 32<<10)
+	r.Reset(io.NewSectionReader(b.at, l.at, (l.unpadded+3)&^3))
 	z := &reader{r: r, most: b.most, d: d, one: true}
 	err := z.setCheck(l.check)
 	if err == nil {
@@ -224,80 +213,23 @@ func (b *Blocks) block(i int, d *lzma) (*reader, error) {
 	return z, nil
 }
 
-// start lets another goroutine decompress a block, if one may.
-func (b *Blocks) start(i int) {
-	if b.spare == nil || i >= len(b.list) || b.list[i].plain > maxAhead || b.list[i].plain == 0 {
-		return
-	}
-	select {
-	case <-b.spare:
-	default:
-		return
-	}
-	a := &ahead{i: i, done: make(chan struct{})}
-	if need := int(b.list[i].plain); len(b.room) < need {
-		b.freeRoom()
-		b.room = newRoom(need)
-	}
-	if b.room == nil {
-		b.spare <- struct{}{}
-		return
-	}
-	b.ahead = a
-	go func() {
-		a.err = b.whole(a)
-		close(a.done)
-		b.spare <- struct{}{}
-	}()
-}
-
-// whole decompresses a block into the room.
-func (b *Blocks) whole(a *ahead) error {
-	plain := int(b.list[a.i].plain)
-	z, err := b.block(a.i, &lzma{flat: true, buf: b.room[:plain:plain]})
-	if err != nil {
-		return err
-	}
-	for err == nil && !a.dropped.Load() {
-		err = z.step()
-	}
-	if err == io.EOF && z.d.pos == plain {
-		return nil
-	}
-	if err == io.EOF {
-		err = errDamaged
-	}
-	return err
-}
-
-// drop ends what is decompressed ahead.
-func (b *Blocks) drop() {
-	if a := b.ahead; a != nil {
-		a.dropped.Store(true)
-		<-a.done // soon: it looks after each part
-		b.ahead = nil
-	}
-}
-
 func (b *Blocks) closeBlock() {
 	if b.z != nil {
 		_ = b.z.Close()
 	}
-	b.z, b.cur = nil, nil
-}
-
-func (b *Blocks) freeRoom() {
-	if b.room != nil {
-		freeRoom(b.room)
-		b.room = nil
-	}
+	b.drop(b.own)
+	b.z, b.own = nil, nil
 }
 
 // Close makes the memory free for the next reader.
 func (b *Blocks) Close() error {
-	b.drop()
 	b.closeBlock()
-	b.freeRoom()
+	b.drop(b.next)
+	b.next = nil
+	for _, a := range b.free {
+		freeRoom(a.room)
+	}
+	b.free = nil
 	return nil
 }
 
@@ -307,13 +239,7 @@ func (b *Blocks) Size() int64 { return b.size }
 // Read implements io.Reader.
 func (b *Blocks) Read(p []byte) (int, error) {
 	for {
-		if b.cur == nil {
-			return 0, io.ErrClosedPipe
-		}
-		if left := b.end - b.pos; int64(len(p)) > left+1 {
-			p = p[:left+1] // one more, to meet the end of the block
-		}
-		n, err := b.cur.Read(p)
+		n, err := b.read(p)
 		if b.pos += int64(n); b.pos > b.end || err == io.EOF && b.pos != b.end {
 			return 0, errDamaged
 		}
@@ -323,13 +249,55 @@ func (b *Blocks) Read(p []byte) (int, error) {
 			}
 			return n, err
 		}
-		if b.next == len(b.list) {
+		if b.cur+1 == len(b.list) {
 			return 0, io.EOF
 		}
-		if err := b.open(b.next); err != nil {
+		if err := b.open(b.cur + 1); err != nil {
 			return 0, noEOF(err)
 		}
 	}
+}
+
+// read reads from the current block. The error is io.EOF at its end, where its checksum is
+// compared.
+func (b *Blocks) read(p []byte) (int, error) {
+	if b.own != nil {
+		n, err := b.readAhead(p)
+		if !errors.Is(err, errResets) {
+			return n, err
+		}
+		b.drop(b.own)
+		b.own = nil
+		if err := b.stream(); err != nil {
+			return 0, noEOF(err)
+		}
+		if _, err := io.CopyN(io.Discard, b.z, b.pos-b.list[b.cur].from); err != nil {
+			return 0, noEOF(err)
+		}
+	}
+	if b.z == nil {
+		return 0, io.ErrClosedPipe
+	}
+	if left := b.end - b.pos; int64(len(p)) > left+1 {
+		p = p[:left+1] // one more, to meet the end of the block
+	}
+	return b.z.Read(p)
+}
+
+// holder returns the block that has the byte at an offset, or the last one.
+func (b *Blocks) holder(off int64) int {
+	i := sort.Search(len(b.list), func(i int) bool { return b.list[i].from+b.list[i].plain > off })
+	return min(i, len(b.list)-1)
+}
+
+// Restart returns how many bytes ahead the block begins that has the byte n bytes ahead. It
+// is 0 if that is the current block, or there is no such byte.
+func (b *Blocks) Restart(n int64) int64 {
+	to := b.pos + n
+	if to < b.end || to >= b.size {
+		return 0
+	}
+	return max(0, b.list[b.holder(to)].from-b.pos)
 }
 
 // Skip moves n bytes forward.
@@ -338,11 +306,14 @@ func (b *Blocks) Skip(n int64) error {
 	if n < 0 || to < b.pos || to > b.size {
 		return io.ErrUnexpectedEOF
 	}
-	if to >= b.end && b.next < len(b.list) {
-		i := sort.Search(len(b.list), func(i int) bool { return b.list[i].from+b.list[i].plain > to })
-		if err := b.open(min(i, len(b.list)-1)); err != nil {
+	if to >= b.end && b.cur+1 < len(b.list) {
+		if err := b.open(b.holder(to)); err != nil {
 			return noEOF(err)
 		}
+	}
+	if b.own != nil {
+		b.pos = to // it is decompressed so far when the next byte is read
+		return nil
 	}
 	_, err := io.CopyN(io.Discard, b, to-b.pos)
 	return noEOF(err)

@@ -11,15 +11,16 @@ var errDamaged = errors.New("xz: damaged data")
 
 // Sizes of LZMA2 chunks.
 const (
-	maxPart = 64 << 10  // bytes of output that are decoded at once
-	inMask  = 1<<17 - 1 // a chunk has at most 64 KiB of input
+	ringPart = 64 << 10  // bytes that a ring has more than the dictionary
+	maxPart  = 8 << 10   // bytes of output that are decoded at once: the last may be for nothing
+	inMask   = 1<<17 - 1 // a chunk has at most 64 KiB of input
 )
 
 // lengths are the probabilities of the length of a match.
 type lengths struct {
 	choice, choice2 uint16
-	low, mid        [16][8]uint16
-	high            [256]uint16
+	low, mid        [16][16]uint16
+	high            [0x400]uint16
 }
 
 // probabilities are the adaptive model. The number of elements of each array is a power of
@@ -27,14 +28,14 @@ type lengths struct {
 type probabilities struct {
 	isMatch, isRep0Long           [16][16]uint16
 	isRep, isRep0, isRep1, isRep2 [16]uint16
-	slot                          [4][64]uint16
+	slot                          [4][128]uint16
 	special                       [128]uint16
-	align                         [16]uint16
+	align                         [64]uint16
 	matchLen, repLen              lengths
 	literal                       [16][0x400]uint16
 }
 
-// lzma decodes LZMA2 chunks into a ring of the dictionary's size and one part more.
+// lzma decodes LZMA2 chunks into a ring of the dictionary's size and a few parts more.
 type lzma struct {
 	probabilities
 
@@ -81,7 +82,7 @@ func (d *lzma) start(dict int) {
 		d.dict, d.ring = dict, len(d.buf)
 		return
 	}
-	d.dict, d.ring = dict, dict+maxPart
+	d.dict, d.ring = dict, dict+ringPart
 	d.resetDict()
 }
 
@@ -132,9 +133,9 @@ func (d *lzma) setProps(b byte) error {
 }
 
 // room makes the ring larger, or begins again at its start, if the position is at the end.
-// It returns the end of the space for n bytes more.
+// It returns the end of the space for the next part of n bytes.
 func (d *lzma) room(n int) int {
-	if d.pos == len(d.buf) {
+	if d.pos == len(d.buf) && !d.flat {
 		if len(d.buf) < d.ring && !d.wrapped {
 			bigger := make([]byte, min(d.ring, max(256<<10, 2*len(d.buf))))
 			copy(bigger, d.buf)
@@ -143,7 +144,7 @@ func (d *lzma) room(n int) int {
 			d.pos, d.wrapped = 0, true
 		}
 	}
-	return min(len(d.buf), d.pos+n)
+	return min(len(d.buf), d.pos+min(n, maxPart))
 }
 
 // startChunk reads a chunk of compressed data of size bytes.
@@ -167,7 +168,7 @@ func (d *lzma) part(plain int) ([]byte, error) {
 	if d.flat && d.pos == len(d.buf) {
 		return nil, errDamaged // it is longer than the index says
 	}
-	end := d.room(min(plain, maxPart))
+	end := d.room(plain)
 	from := d.pos
 	if !d.run(end) || d.pos-from == plain && !d.ended() {
 		return nil, errDamaged
@@ -183,7 +184,7 @@ func (d *lzma) copyPart(r io.Reader, plain int) ([]byte, error) {
 	if d.flat && d.pos == len(d.buf) {
 		return nil, errDamaged
 	}
-	end := d.room(min(plain, maxPart))
+	end := d.room(plain)
 	from := d.pos
 	if _, err := io.ReadFull(r, d.buf[from:end]); err != nil {
 		return nil, err

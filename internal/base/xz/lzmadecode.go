@@ -7,18 +7,22 @@ package xz
 
 // literal decodes a literal that follows another one.
 func literal(probs *[0x400]uint16, in *[inMask + 1]byte, rng, code uint32, ip int) (byte, uint32, uint32, int) {
-	sym := uint32(1)
-	for range 8 {
-		p := uint32(probs[sym&0x3ff])
+	sym, p := uint32(1), uint32(probs[1])
+	for sym < 0x100 {
+		next := sym << 1
+		p0, p1 := uint32(probs[next]), uint32(probs[next+1])
 		if rng < 1<<24 {
 			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 		}
 		bound := rng >> 11 * p
-		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
-		rng = bound&zero | (rng-bound)&^zero
-		code -= bound &^ zero
-		probs[sym&0x3ff] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
-		sym = sym<<1 + 1 + zero
+		less := int64(code) - int64(bound)
+		zero := uint32(less >> 63) // all ones if the bit is 0
+		probs[sym] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		p = p1 ^ (p0^p1)&zero
+		sym = next + 1 + zero
+		code = uint32(less) + bound&zero
+		rng -= bound
+		rng ^= (bound ^ rng) & zero
 	}
 	return byte(sym), rng, code, ip
 }
@@ -26,48 +30,44 @@ func literal(probs *[0x400]uint16, in *[inMask + 1]byte, rng, code uint32, ip in
 // matchedLiteral decodes a literal that follows a match. match is the byte that would have
 // been the next of the match.
 func matchedLiteral(probs *[0x400]uint16, in *[inMask + 1]byte, rng, code uint32, ip int, match uint32) (byte, uint32, uint32, int) {
-	sym, offset := uint32(1), uint32(0x100)
-	for range 8 {
+	sym, offset := uint32(1), uint32(0x100) // offset is 0 behind the first bit that is not that of match
+	match <<= 1
+	matched := match & offset
+	at := offset + matched + sym
+	p := uint32(probs[at&0x3ff])
+	for sym < 0x100 {
 		match <<= 1
-		matched := match & offset
-		at := (offset + matched + sym) & 0x3ff
-		p := uint32(probs[at])
+		offset0, offset1 := offset&^matched, matched
+		matched0, matched1 := match&offset0, match&offset1
+		at0, at1 := offset0+matched0+sym<<1, offset1+matched1+sym<<1+1
+		p0, p1 := uint32(probs[at0&0x3ff]), uint32(probs[at1&0x3ff])
 		if rng < 1<<24 {
 			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 		}
 		bound := rng >> 11 * p
-		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
-		rng = bound&zero | (rng-bound)&^zero
-		code -= bound &^ zero
-		probs[at] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		less := int64(code) - int64(bound)
+		zero := uint32(less >> 63) // all ones if the bit is 0
+		probs[at&0x3ff] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		p = p1 ^ (p0^p1)&zero
+		at = at1 ^ (at0^at1)&zero
 		sym = sym<<1 + 1 + zero
 		offset &= matched ^ zero
+		matched = match & offset
+		code = uint32(less) + bound&zero
+		rng -= bound
+		rng ^= (bound ^ rng) & zero
 	}
 	return byte(sym), rng, code, ip
 }
 
-// length decodes the length of a match.
+// decode decodes the length of a match.
 func (l *lengths) decode(in *[inMask + 1]byte, rng, code uint32, ip int, posState uint32) (int, uint32, uint32, int) {
-	sym := uint32(1)
 	if rng < 1<<24 {
 		rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 	}
 	if p, bound := uint32(l.choice), rng>>11*uint32(l.choice); code < bound {
 		rng, l.choice = bound, uint16(p+(2048-p)>>5)
-		probs := &l.low[posState&15]
-		for range 3 {
-			if rng < 1<<24 {
-				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-			}
-			p := uint32(probs[sym&7])
-			bound := rng >> 11 * p
-			zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
-			rng = bound&zero | (rng-bound)&^zero
-			code -= bound &^ zero
-			probs[sym&7] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
-			sym = sym<<1 + 1 + zero
-		}
-		return int(sym) - 8 + 2, rng, code, ip
+		return few(&l.low[posState&15], in, rng, code, ip, 2)
 	} else {
 		rng, code, l.choice = rng-bound, code-bound, uint16(p-p>>5)
 	}
@@ -76,102 +76,136 @@ func (l *lengths) decode(in *[inMask + 1]byte, rng, code uint32, ip int, posStat
 	}
 	if p, bound := uint32(l.choice2), rng>>11*uint32(l.choice2); code < bound {
 		rng, l.choice2 = bound, uint16(p+(2048-p)>>5)
-		probs := &l.mid[posState&15]
-		for range 3 {
-			if rng < 1<<24 {
-				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-			}
-			p := uint32(probs[sym&7])
-			bound := rng >> 11 * p
-			zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
-			rng = bound&zero | (rng-bound)&^zero
-			code -= bound &^ zero
-			probs[sym&7] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
-			sym = sym<<1 + 1 + zero
-		}
-		return int(sym) - 8 + 10, rng, code, ip
+		return few(&l.mid[posState&15], in, rng, code, ip, 10)
 	} else {
 		rng, code, l.choice2 = rng-bound, code-bound, uint16(p-p>>5)
 	}
-	probs := &l.high
-	for range 8 {
+	n, rng, code, ip := literal(&l.high, in, rng, code, ip)
+	return int(n) + 18, rng, code, ip
+}
+
+// few decodes one of eight lengths, the least of which is least.
+func few(probs *[16]uint16, in *[inMask + 1]byte, rng, code uint32, ip, least int) (int, uint32, uint32, int) {
+	sym, p := uint32(1), uint32(probs[1])
+	for sym < 8 {
+		next := sym << 1
+		p0, p1 := uint32(probs[next]), uint32(probs[next+1])
 		if rng < 1<<24 {
 			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 		}
-		p := uint32(probs[sym&255])
 		bound := rng >> 11 * p
-		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
-		rng = bound&zero | (rng-bound)&^zero
-		code -= bound &^ zero
-		probs[sym&255] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
-		sym = sym<<1 + 1 + zero
+		less := int64(code) - int64(bound)
+		zero := uint32(less >> 63) // all ones if the bit is 0
+		probs[sym] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		p = p1 ^ (p0^p1)&zero
+		sym = next + 1 + zero
+		code = uint32(less) + bound&zero
+		rng -= bound
+		rng ^= (bound ^ rng) & zero
 	}
-	return int(sym) - 256 + 18, rng, code, ip
+	return int(sym) - 8 + least, rng, code, ip
 }
 
 // distance decodes the distance of a match of n bytes, less one.
 func (d *probabilities) distance(in *[inMask + 1]byte, rng, code uint32, ip, n int) (uint32, uint32, uint32, int) {
-	slots, slot := &d.slot[min(n-2, 3)&3], uint32(1)
-	for range 6 {
-		if rng < 1<<24 {
-			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-		}
-		p := uint32(slots[slot&63])
-		bound := rng >> 11 * p
-		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
-		rng = bound&zero | (rng-bound)&^zero
-		code -= bound &^ zero
-		slots[slot&63] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
-		slot = slot<<1 + 1 + zero
-	}
-	if slot -= 64; slot < 4 {
+	slot, rng, code, ip := slot(&d.slot[min(n-2, 3)&3], in, rng, code, ip)
+	if slot < 4 {
 		return slot, rng, code, ip
 	}
 	bits := slot>>1 - 1
 	dist := 2 | slot&1
-	sym := uint32(1)
 	if slot < 14 {
-		dist <<= bits
-		base := dist - slot
-		for i := range bits {
-			if rng < 1<<24 {
-				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-			}
-			if p, bound := uint32(d.special[(base+sym)&127]), rng>>11*uint32(d.special[(base+sym)&127]); code < bound {
-				rng, d.special[(base+sym)&127] = bound, uint16(p+(2048-p)>>5)
-				sym <<= 1
-			} else {
-				rng, code, d.special[(base+sym)&127] = rng-bound, code-bound, uint16(p-p>>5)
-				sym = sym<<1 | 1
-				dist += 1 << i
-			}
-		}
-		return dist, rng, code, ip
+		return d.near(in, rng, code, ip, dist<<bits, dist<<bits-slot+1, bits)
 	}
-	for range bits - 4 {
+	dist, rng, code, ip = direct(in, rng, code, ip, dist, bits-4)
+	low, rng, code, ip := align(&d.align, in, rng, code, ip)
+	return dist<<4 + low, rng, code, ip
+}
+
+// slot decodes the two highest bits of a distance, and how many bits it has.
+func slot(probs *[128]uint16, in *[inMask + 1]byte, rng, code uint32, ip int) (uint32, uint32, uint32, int) {
+	sym, p := uint32(1), uint32(probs[1])
+	for sym < 64 {
+		next := sym << 1
+		p0, p1 := uint32(probs[next]), uint32(probs[next+1])
+		if rng < 1<<24 {
+			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+		}
+		bound := rng >> 11 * p
+		less := int64(code) - int64(bound)
+		zero := uint32(less >> 63) // all ones if the bit is 0
+		probs[sym] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		p = p1 ^ (p0^p1)&zero
+		sym = next + 1 + zero
+		code = uint32(less) + bound&zero
+		rng -= bound
+		rng ^= (bound ^ rng) & zero
+	}
+	return sym - 64, rng, code, ip
+}
+
+// near adds the low bits of a distance, beginning with the lowest. at is the first node of
+// their tree: in any order of the nodes, each has a place of its own.
+func (d *probabilities) near(in *[inMask + 1]byte, rng, code uint32, ip int, dist, at, bits uint32) (uint32, uint32, uint32, int) {
+	for bit := uint32(1); bit>>(bits&31) == 0; bit <<= 1 {
+		p := uint32(d.special[at&127])
+		if rng < 1<<24 {
+			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+		}
+		bound := rng >> 11 * p
+		less := int64(code) - int64(bound)
+		zero := uint32(less >> 63) // all ones if the bit is 0
+		d.special[at&127] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		at += bit + bit&^zero
+		dist += bit &^ zero
+		code = uint32(less) + bound&zero
+		rng -= bound
+		rng ^= (bound ^ rng) & zero
+	}
+	return dist, rng, code, ip
+}
+
+// align decodes the four lowest bits of a long distance, beginning with the lowest. The order
+// of the nodes is that of near.
+func align(probs *[64]uint16, in *[inMask + 1]byte, rng, code uint32, ip int) (uint32, uint32, uint32, int) {
+	at, p := uint32(1), uint32(probs[1])
+	for bit := uint32(1); bit < 16; {
+		above := bit << 1
+		p0, p1 := uint32(probs[(at+bit)&63]), uint32(probs[(at+above)&63])
+		if rng < 1<<24 {
+			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+		}
+		bound := rng >> 11 * p
+		less := int64(code) - int64(bound)
+		zero := uint32(less >> 63) // all ones if the bit is 0
+		probs[at&63] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		p = p1 ^ (p0^p1)&zero
+		at += above - bit&zero
+		bit = above
+		code = uint32(less) + bound&zero
+		rng -= bound
+		rng ^= (bound ^ rng) & zero
+	}
+	return at - 16, rng, code, ip
+}
+
+// direct appends n bits that have no probabilities to a number. It is a function of its own
+// because the compiler then makes a conditional move of the subtraction.
+//
+//go:noinline
+func direct(in *[inMask + 1]byte, rng, code uint32, ip int, number, n uint32) (uint32, uint32, uint32, int) {
+	for range n {
 		if rng < 1<<24 {
 			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 		}
 		rng >>= 1
-		zero := uint32((int64(code) - int64(rng)) >> 63)
-		code -= rng &^ zero
-		dist = dist<<1 + 1 + zero
-	}
-	dist <<= 4
-	for i := range 4 {
-		if rng < 1<<24 {
-			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-		}
-		if p, bound := uint32(d.align[sym&15]), rng>>11*uint32(d.align[sym&15]); code < bound {
-			rng, d.align[sym&15] = bound, uint16(p+(2048-p)>>5)
-			sym <<= 1
-		} else {
-			rng, code, d.align[sym&15] = rng-bound, code-bound, uint16(p-p>>5)
-			sym = sym<<1 | 1
-			dist += 1 << i
+		less := code - rng
+		number = number<<1 + 1 + uint32((int64(code)-int64(rng))>>63)
+		if code >= rng {
+			code = less
 		}
 	}
-	return dist, rng, code, ip
+	return number, rng, code, ip
 }
 
 // oneByte is the result of earlier for a match of one byte.
@@ -237,7 +271,10 @@ func (d *lzma) run(limit int) bool {
 	for ip <= d.inEnd {
 		if n > 0 {
 			m := min(n, limit-pos)
-			if !d.repeat(pos, int(rep0)+1, m) {
+			if from := pos - int(rep0) - 1; m <= 16 && m <= int(rep0)+1 && from >= 0 && rep0 < uint32(d.dict) && pos+16 <= len(buf) {
+				// Short matches are frequent, and what is behind them is written again.
+				*(*[16]byte)(buf[pos:]) = *(*[16]byte)(buf[from:])
+			} else if !d.repeat(pos, int(rep0)+1, m) {
 				return false
 			}
 			pos += m
@@ -331,9 +368,6 @@ func (d *lzma) repeat(pos, dist, m int) bool {
 		from += len(buf)
 	}
 	switch {
-	case m <= 16 && m <= dist && from+16 <= len(buf) && pos+16 <= len(buf):
-		// Short matches are frequent, and what is behind them is written again.
-		*(*[16]byte)(buf[pos:]) = *(*[16]byte)(buf[from:])
 	case from+m <= len(buf) && (m <= dist || from > pos):
 		copy(buf[pos:pos+m], buf[from:from+m])
 	case from < pos:

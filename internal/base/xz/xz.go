@@ -279,7 +279,7 @@ func (z *reader) part() (err error) {
 	if err != nil {
 		return noEOF(err)
 	}
-	if z.sum != nil {
+	if z.sum != nil && !z.d.flat {
 		_, _ = z.sum.Write(z.out)
 	}
 	z.left -= len(z.out)
@@ -362,7 +362,9 @@ func (z *reader) endBlock() error {
 	tail := make([]byte, pad, pad+sha256.Size)
 	size := 0
 	if z.sum != nil {
-		size = z.sum.Size()
+		if size = z.sum.Size(); z.d.flat { // not before: most such blocks are left earlier
+			_, _ = z.sum.Write(z.d.buf[:z.d.pos])
+		}
 	}
 	tail = tail[:pad+size]
 	if _, err := io.ReadFull(z.r, tail); err != nil {

@@ -330,6 +330,111 @@ func TestManyBlocks(t *testing.T) {
 	}
 }
 
+// hop reads a few bytes at many places of data in blocks, and compares them with what it
+// decompresses to. Some hops lead to where decompression begins anew.
+func hop(t *testing.T, packed, plain []byte, spare chan struct{}, seed uint64) {
+	t.Helper()
+	b, err := NewBlocks(bytes.NewReader(packed), int64(len(packed)), 1<<20, spare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // any will do
+	for pos := 0; pos < len(plain); {
+		n := r.IntN(min(len(plain)-pos, 1+len(plain)/8))
+		if at := int(b.Restart(int64(n))); at > 0 {
+			if at > n {
+				t.Fatalf("at %d decompression begins anew %d bytes ahead for the byte %d ahead", pos, at, n)
+			}
+			if r.IntN(2) == 0 {
+				n = at
+			}
+		}
+		if err := b.Skip(int64(n)); err != nil {
+			t.Fatalf("Skip %d at %d of %d: %v", n, pos, len(plain), err)
+		}
+		pos += n
+		p := make([]byte, r.IntN(min(len(plain)-pos, 1+len(plain)/8)+1))
+		if _, err := io.ReadFull(b, p); err != nil || !bytes.Equal(p, plain[pos:pos+len(p)]) {
+			t.Fatalf("%d bytes at %d of %d: %v, or others", len(p), pos, len(plain), err)
+		}
+		pos += len(p)
+	}
+	if n, err := b.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Fatalf("at the end: %d bytes, %v, want %v", n, err, io.EOF)
+	}
+}
+
+// TestHops: whatever is skipped, the bytes that are read are the right ones, with helpers and
+// without.
+func TestHops(t *testing.T) {
+	t.Parallel()
+	plain := text(700_000)
+	for _, size := range []string{"1000", "65536", "200001"} {
+		packed := compress(t, plain, "-0", "--block-size="+size)
+		for helpers := range 3 {
+			spare := make(chan struct{}, helpers)
+			for range helpers {
+				spare <- struct{}{}
+			}
+			for seed := range uint64(10) {
+				hop(t, packed, plain, spare, seed)
+			}
+			if len(spare) != helpers {
+				t.Errorf("%d of %d helpers are left", len(spare), helpers)
+			}
+		}
+	}
+}
+
+// storedStream makes a stream with a block of each element, whose chunks are not compressed. Each
+// chunk but the first may begin anew.
+func storedStream(resets bool, blocks ...[]byte) []byte {
+	le := binary.LittleEndian
+	sum := func(b []byte) []byte { return le.AppendUint32(nil, crc32.ChecksumIEEE(b)) }
+	flags := []byte{0, 0}
+	b := append(append([]byte(headMagic), flags...), sum(flags)...)
+	index := binary.AppendUvarint([]byte{0}, uint64(len(blocks)))
+	for _, plain := range blocks {
+		head := []byte{2, 0, 0x21, 1, 16, 0, 0, 0}
+		body := append(head, sum(head)...)
+		for at := 0; at < len(plain); at += 1000 {
+			part := plain[at:min(at+1000, len(plain))]
+			control := byte(2)
+			if at == 0 || resets {
+				control = 1
+			}
+			body = append(append(body, control), byte((len(part)-1)>>8), byte(len(part)-1))
+			body = append(body, part...)
+		}
+		body = append(body, 0)
+		index = binary.AppendUvarint(binary.AppendUvarint(index, uint64(len(body))), uint64(len(plain)))
+		b = append(append(b, body...), make([]byte, -len(body)&3)...)
+	}
+	index = append(index, make([]byte, -len(index)&3)...)
+	index = append(index, sum(index)...)
+	foot := append(le.AppendUint32(nil, uint32(len(index)/4-1)), flags...)
+	return append(append(append(append(b, index...), sum(foot)...), foot...), footMagic...)
+}
+
+// TestResets: a block that begins anew within itself is read from its beginning, also if it was
+// begun ahead.
+func TestResets(t *testing.T) {
+	t.Parallel()
+	plain := text(90_000)
+	for _, resets := range []bool{false, true} {
+		packed := storedStream(resets, plain[:30_000], plain[30_000:60_000], plain[60_000:])
+		if got, err := decompress(t, packed); err != nil || !bytes.Equal(got, plain) {
+			t.Fatalf("%d bytes, %v, want %d", len(got), err, len(plain))
+		}
+		spare := make(chan struct{}, 1)
+		spare <- struct{}{}
+		for seed := range uint64(20) {
+			hop(t, packed, plain, spare, seed)
+		}
+	}
+}
+
 // FuzzBlocks: an index that lies gives an error or bytes, never a panic, and blocks that
 // agree with it give what is read in order, also if they are decompressed ahead.
 func FuzzBlocks(f *testing.F) {
@@ -338,7 +443,7 @@ func FuzzBlocks(f *testing.F) {
 		f.Add(append(compress(f, text(3000), "-6"), compress(f, text(10), "-6")...), uint16(2999))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, skip uint16) {
-		read := func(spare chan struct{}) ([]byte, error) {
+		read := func(skip uint16, spare chan struct{}) ([]byte, error) {
 			b, err := NewBlocks(bytes.NewReader(data), int64(len(data)), 1<<20, spare)
 			if err != nil {
 				return nil, err
@@ -356,13 +461,17 @@ func FuzzBlocks(f *testing.F) {
 			}
 			return got, err
 		}
-		want, wantErr := read(nil)
+		want, wantErr := read(skip, nil)
 		spare := make(chan struct{}, 1)
 		spare <- struct{}{}
-		got, err := read(spare)
+		got, err := read(skip, spare)
 		<-spare // it was given back
 		if (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(got, want) {
 			t.Fatalf("decompressed ahead: %d bytes, %v; want %d, %v", len(got), err, len(want), wantErr)
+		}
+		spare <- struct{}{}
+		if whole, err := read(0, nil); err == nil && len(whole) > 0 {
+			hop(t, data, whole, spare, uint64(skip))
 		}
 	})
 }

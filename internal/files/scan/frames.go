@@ -179,6 +179,21 @@ func (f *frames) Read(p []byte) (int, error) {
 	}
 }
 
+// holder returns the frame that has the byte at an offset, or the last one.
+func (f *frames) holder(off int64) int {
+	i := sort.Search(len(f.list), func(i int) bool { return f.list[i].from+f.list[i].plain > off })
+	return min(i, len(f.list)-1)
+}
+
+// Restart implements restarter.
+func (f *frames) Restart(n int64) int64 {
+	to := f.pos + n
+	if to < f.end || to >= f.size {
+		return 0
+	}
+	return max(0, f.list[f.holder(to)].from-f.pos)
+}
+
 // Skip implements skipper.
 func (f *frames) Skip(n int64) error {
 	to := f.pos + n
@@ -186,8 +201,7 @@ func (f *frames) Skip(n int64) error {
 		return io.ErrUnexpectedEOF
 	}
 	if to >= f.end && f.next < len(f.list) {
-		i := sort.Search(len(f.list), func(i int) bool { return f.list[i].from+f.list[i].plain > to })
-		if err := f.open(min(i, len(f.list)-1)); err != nil {
+		if err := f.open(f.holder(to)); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,34 @@ type skipper interface {
 	Skip(n int64) error
 }
 
+// restarter is a skipper that decompresses parts of its data alone.
+type restarter interface {
+	// Restart returns how many bytes ahead the last of such parts begins that is needed for
+	// the byte n bytes ahead; 0 if it has begun, or there is no such byte.
+	Restart(n int64) int64
+}
+
+// Restart returns how many bytes ahead of a stream its decompression begins anew for the byte
+// n bytes ahead: what is in front of that need not be decompressed if it is skipped. It is 0 if
+// all must be.
+func Restart(r io.Reader, n int64) int64 {
+	if s, ok := r.(restarter); ok {
+		return s.Restart(n)
+	}
+	return 0
+}
+
+// behind is Restart for a reader of which the first m bytes come from elsewhere.
+func behind(r io.Reader, m, n int64) int64 {
+	if n < m {
+		return 0
+	}
+	if at := Restart(r, n-m); at > 0 {
+		return at + m
+	}
+	return 0
+}
+
 // Discard moves a stream n bytes forward. It reads what cannot be skipped.
 func Discard(r io.Reader, n int64) error {
 	if s, ok := r.(skipper); ok {
@@ -49,6 +77,9 @@ func (h *headed) Skip(n int64) error {
 	return Discard(h.r, n)
 }
 
+// Restart implements restarter.
+func (h *headed) Restart(n int64) int64 { return behind(h.r, int64(len(h.head)), n) }
+
 // limited is the first part of a stream.
 type limited struct {
 	r    io.Reader
@@ -73,6 +104,17 @@ func (l *limited) Skip(n int64) error {
 	return Discard(l.r, n)
 }
 
+// Restart implements restarter.
+func (l *limited) Restart(n int64) int64 {
+	if n >= l.left {
+		return 0
+	}
+	return Restart(l.r, n)
+}
+
+// Restart implements restarter.
+func (r *meterReader) Restart(n int64) int64 { return Restart(r.r, n) }
+
 // Skip implements skipper. Skipped bytes count as unpacked.
 func (r *meterReader) Skip(n int64) error {
 	if err := r.ctx.Err(); err != nil {
@@ -94,6 +136,12 @@ func (r *meterReader) Skip(n int64) error {
 
 // Skip implements skipper.
 func (c *closers) Skip(n int64) error { return Discard(c.Reader, n) }
+
+// Restart implements restarter.
+func (c *closers) Restart(n int64) int64 { return Restart(c.Reader, n) }
+
+// Restart implements restarter.
+func (s *stream) Restart(n int64) int64 { return Restart(s.r, n) }
 
 // Skip implements skipper.
 func (s *stream) Skip(n int64) error {
@@ -166,4 +214,12 @@ func (d *direct) Skip(n int64) error {
 	d.left -= n
 	d.s.more += n
 	return Discard(d.s.r, n)
+}
+
+// Restart implements restarter.
+func (d *direct) Restart(n int64) int64 {
+	if n >= d.left {
+		return 0
+	}
+	return Restart(d.s.r, n)
 }

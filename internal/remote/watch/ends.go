@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"encoding/binary"
 	"io"
 	"slices"
@@ -9,11 +10,12 @@ import (
 	"github.com/symdepot/symdepot/objfile"
 )
 
-// ends has the parts of a large ELF file that say what it is: the beginning, the notes and
+// ends has the parts of an ELF file that say what it is: the beginning, the notes and
 // the interpreter, and what is around the section headers. The rest is not held in memory.
 type ends struct {
 	size  int64
 	parts []extent // in order, without overlaps
+	short bool     // bytes were asked for that are not held
 }
 
 // extent is a part of a file.
@@ -29,11 +31,11 @@ const (
 	notesMax = 16       // segments
 )
 
-// readEnds reads a stream of size bytes to its end. head has its first bytes.
-func readEnds(r io.Reader, head []byte, size int64) (io.ReaderAt, error) {
+// readEnds reads the wanted parts of a stream of size bytes, and moves to its end.
+func readEnds(r io.Reader, size int64, wanted [][2]int64) (*ends, error) {
 	e := &ends{size: size}
 	at := int64(0)
-	for _, x := range wantedParts(head, size) {
+	for _, x := range wanted {
 		from, to := max(x[0], at), min(x[1], size)
 		if to <= from {
 			continue
@@ -55,19 +57,32 @@ func readEnds(r io.Reader, head []byte, size int64) (io.ReaderAt, error) {
 	return e, scan.Discard(r, size-at)
 }
 
-// wantedParts returns the parts of an ELF file to read, in order.
-func wantedParts(head []byte, size int64) [][2]int64 {
+// largeParts returns the parts of a large ELF file to read, in order. head has its first bytes.
+func largeParts(head []byte, size int64) [][2]int64 {
 	shoff := sectionHeaders(head)
 	if shoff <= 0 || shoff > size {
 		shoff = size
 	}
-	list := append(noteSegments(head), [2]int64{0, headKept}, [2]int64{shoff - tailKept, shoff + tailKept})
-	slices.SortFunc(list, func(a, b [2]int64) int {
-		if a[0] < b[0] {
-			return -1
-		}
-		return 1
-	})
+	return inOrder(append(noteSegments(head), [2]int64{0, headKept}, [2]int64{shoff - tailKept, shoff + tailKept}))
+}
+
+// skippingParts returns the parts of an ELF file to read out of r, if decompression begins
+// anew in front of its section headers, and so its middle need not be decompressed; else nil. Who
+// decompresses the section headers may have all that is decompressed in front of them.
+func skippingParts(r io.Reader, head []byte, size int64) [][2]int64 {
+	shoff := sectionHeaders(head)
+	if shoff <= 0 || shoff >= size {
+		return nil
+	}
+	tail := scan.Restart(r, shoff)
+	if tail <= int64(len(head)) {
+		return nil
+	}
+	return inOrder(append(noteSegments(head), [2]int64{0, int64(len(head))}, [2]int64{tail, size}))
+}
+
+func inOrder(list [][2]int64) [][2]int64 {
+	slices.SortFunc(list, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
 	return list
 }
 
@@ -139,5 +154,6 @@ func (e *ends) ReadAt(p []byte, off int64) (int, error) {
 			return n, nil
 		}
 	}
+	e.short = true
 	return 0, objfile.ErrUnread
 }

@@ -52,11 +52,10 @@ func FuzzEnds(f *testing.F) {
 			file[i] = byte(i >> 8)
 		}
 		copy(file, head)
-		at, err := readEnds(bytes.NewReader(file), head, int64(size))
+		e, err := readEnds(bytes.NewReader(file), int64(size), largeParts(head, int64(size)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := at.(*ends)
 		for _, x := range e.parts {
 			got := make([]byte, len(x.data))
 			if n, err := e.ReadAt(got, x.off); n < len(got) || err != nil && err != io.EOF || !bytes.Equal(got, file[x.off:x.off+int64(len(got))]) {

@@ -53,6 +53,8 @@ type reading struct {
 	sources   map[string]member // by member path
 	text      int
 	again     map[string]bool // members whose ends did not suffice
+	skipped   int             // members of which the middle was not decompressed
+	missed    int             // of them, those whose middle was needed
 	buf       *[]byte         // for the bytes of one member
 	problem   error
 }
@@ -99,6 +101,7 @@ func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare
 		points = &noting{files: f.points, path: f.pointsPath(p, s)}
 		opt.NotePoints = points.options
 		r.objects, r.sources, r.again, r.target, r.text = nil, map[string]member{}, map[string]bool{}, nil, 0
+		r.skipped, r.missed = 0, 0
 		err := scan.Visit(ctx, scan.Source{Path: p, At: h, Size: s.size}, opt, r)
 		if ctx.Err() != nil {
 			points.end(false, f.opt.Log)
@@ -260,6 +263,10 @@ func (r *reading) File(e *scan.Entry) error {
 	}
 	defer free()
 	objects, err := objfile.Identify(at, size, e.Name, objfile.Options{})
+	if parts, ok := at.(*ends); ok && size < largeMember && parts.short {
+		r.missed++
+		return r.readAgain(e) // also for features that depend on the rest
+	}
 	switch {
 	case errors.Is(err, objfile.ErrUnread):
 		return r.readAgain(e)
@@ -343,8 +350,8 @@ func (r *reading) bytes(e *scan.Entry) (at io.ReaderAt, size int64, free func(),
 		return at, e.Size, func() {}, err
 	}
 	src := e.Reader()
-	if e.Size >= largeMember && strings.HasPrefix(string(e.Head()), "\x7fELF") && !r.whole[e.Member] && !strings.Contains(e.Name, ".dw") {
-		at, err := readEnds(src, e.Head(), e.Size)
+	if parts := r.parts(e, src); parts != nil {
+		at, err := readEnds(src, e.Size, parts)
 		if err == nil && e.Sum != nil {
 			err = atEnd(src)
 		}
@@ -359,6 +366,23 @@ func (r *reading) bytes(e *scan.Entry) (at io.ReaderAt, size int64, free func(),
 		return &memory{p}, e.Size, func() {}, noEOF(err)
 	}
 	return r.spool(src, e.Size)
+}
+
+// parts returns the parts to read of a member, if its ends may suffice; else nil.
+func (r *reading) parts(e *scan.Entry, src io.Reader) [][2]int64 {
+	switch {
+	case !strings.HasPrefix(string(e.Head()), "\x7fELF") || r.whole[e.Member] || strings.Contains(e.Name, ".dw"):
+		return nil
+	case e.Size >= largeMember:
+		return largeParts(e.Head(), e.Size)
+	case e.Size < 0 || e.Sum != nil || e.Place.Method == scan.Nested || r.missed > 1 && r.missed > r.skipped/4:
+		return nil // in this package more would be decompressed twice than is skipped
+	}
+	parts := skippingParts(src, e.Head(), e.Size)
+	if parts != nil {
+		r.skipped++
+	}
+	return parts
 }
 
 // atEnd reads the rest of a reader that compares a checksum at its end.
