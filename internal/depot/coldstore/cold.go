@@ -41,8 +41,9 @@ const (
 	// forms of a content are on it.
 	keptFree = 10
 	// coolSamples is the number of blocks from which the length of a cold file is
-	// estimated.
+	// estimated, and baseSamples that for each base which comes into question.
 	coolSamples = 16
+	baseSamples = 4
 	// Finished uploads get a lease of renewFor every renewEvery while a cold file is read
 	// back.
 	renewFor   = 10 * time.Minute
@@ -475,8 +476,11 @@ func (c *Cold) CoolOne(ctx context.Context, series []Candidate, i int, opt CoolO
 		done.File = key
 	}
 	if opt.DryRun {
+		if base != nil {
+			done.File, err = cold.Estimate(ctx, src.source, &base.source, coolSamples)
+		}
 		cooled(series, k, done, c.now())
-		return done, nil
+		return done, err
 	}
 	file, err := c.encode(ctx, src, base, opt.Pace)
 	if err == nil && base != nil && !WorthDelta(file.Size, key) {
@@ -532,55 +536,64 @@ func (c *Cold) hasSpace(size int64) error {
 	return err
 }
 
-// chooseBase returns the key from which a content is built best, opened, and the
-// estimated length of the delta; nil if a key of its own is better.
-func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src opened, key int64) (best int64, base *opened, err error) {
-	refs, err := c.bases(ctx, series, i, src)
+// chooseBase returns the content that a content is best built from, opened, and the estimated
+// length of the delta; nil if it becomes a key, which has length key then.
+func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src opened, key int64) (delta int64, base *opened, err error) {
+	measure := func(a, b int) (int64, error) {
+		if a == i {
+			return c.measure(ctx, src, series[b].Ref)
+		}
+		other, err := c.openBase(ctx, series[a].Ref, src.source.Unpacked())
+		if err != nil {
+			return 0, err
+		}
+		defer other.Close()
+		return c.measure(ctx, *other, series[b].Ref)
+	}
+	var ref *blob.Ref
+	best, delta, err := Base(series, i, c.now(), key, measure)
 	if err != nil {
 		return 0, nil, err
 	}
-	for _, ref := range refs {
-		f, err := c.store.OpenBase(ctx, ref)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // damaged: verify names it
-		}
-		var n int64
-		var b *opened
-		if err == nil {
-			if b, n, err = estimate(ctx, src, f, ref); err != nil {
-				_ = f.Close() // opened for reading
-			}
-		}
-		if err != nil {
-			if base != nil {
-				_ = base.Close() // opened for reading
-			}
+	if best >= 0 {
+		ref = &series[best].Ref
+	}
+	if series[i].Needed == 0 && src.source.Unpacked() {
+		if ref, delta, err = c.orBeside(ctx, series[i].Product, src, ref, delta, key); err != nil {
 			return 0, nil, err
 		}
-		if !WorthDelta(n, key) || base != nil && n >= best {
-			_ = b.Close() // opened for reading
-			continue
-		}
-		if base != nil {
-			_ = base.Close() // opened for reading
-		}
-		best, base = n, b
 	}
-	return best, base, nil
+	if ref == nil {
+		return 0, nil, nil
+	}
+	base, err = c.openBase(ctx, *ref, src.source.Unpacked())
+	return delta, base, err
 }
 
-// estimate returns an open base, unpacked if the content is, and the estimated length of the
-// delta against it.
-func estimate(ctx context.Context, src opened, f blob.File, ref blob.Ref) (*opened, int64, error) {
+// openBase opens a content that others may be built from, unpacked if these are.
+func (c *Cold) openBase(ctx context.Context, ref blob.Ref, unpacked bool) (*opened, error) {
+	f, err := c.store.OpenBase(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
 	b := newOpened(f, ref)
-	var err error
-	if src.source.Unpacked() {
+	if unpacked {
 		if b.source, err = cold.UnpackBase(ctx, b.source); err != nil {
-			return nil, 0, err
+			_ = f.Close() // opened for reading
+			return nil, err
 		}
 	}
-	n, err := cold.Estimate(ctx, src.source, &b.source, coolSamples)
-	return &b, n, err
+	return &b, nil
+}
+
+// measure estimates the length of a delta of an open content against another one.
+func (c *Cold) measure(ctx context.Context, src opened, ref blob.Ref) (int64, error) {
+	b, err := c.openBase(ctx, ref, src.source.Unpacked())
+	if err != nil {
+		return 0, err
+	}
+	defer b.Close()
+	return cold.Estimate(ctx, src.source, &b.source, baseSamples)
 }
 
 // encode stores the cold file of a content, as a key if base is nil.
