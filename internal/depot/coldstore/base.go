@@ -53,7 +53,7 @@ func Base(series []Candidate, i int, now time.Time, key int64, measure Measure) 
 	switch {
 	case err != nil:
 		return -1, 0, err
-	case next.base >= 0 && (near.base < 0 || next.delta < near.delta/2 && average < near.delta):
+	case next.base >= 0 && (near.base < 0 || next.delta < near.delta/3*2 && average < near.delta):
 		return next.base, next.delta, nil
 	}
 	return near.base, near.delta, nil
@@ -115,7 +115,7 @@ func (s *search) nearest(now time.Time) (best found, err error) {
 func (s *search) beside(side int, wanted func(k *Candidate) bool) (list []int) {
 	for j := range s.series {
 		k := &s.series[j]
-		if k.Base == (blob.Ref{}) && cmp.Compare(k.Order, s.series[s.i].Order) == side && wanted(k) {
+		if j != s.i && (k.Order < s.series[s.i].Order) == (side < 0) && k.Base == (blob.Ref{}) && wanted(k) {
 			list = append(list, j)
 		}
 	}
@@ -156,12 +156,14 @@ func (s *search) next(near found) (best found, average int64, err error) {
 		return best, 0, err
 	}
 	away := s.line(points, returns)
+	// As many builds may follow as there are, but who knows.
+	end := min(MaxDeltas, 2*points[len(points)-1].after)
 	for _, p := range points {
 		if !WorthDelta(p.away, s.key) {
 			continue
 		}
 		sum, n := s.key+p.away, int64(1)
-		for m := 1; m <= MaxDeltas; m++ {
+		for m := 1; m <= end; m++ {
 			if !returns || !alike(away[m], near.delta) { // else it is built from the key that there is
 				sum, n = sum+max(away[m]-p.away, p.away-away[m]), n+1
 			}
