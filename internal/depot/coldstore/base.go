@@ -53,7 +53,7 @@ func Base(series []Candidate, i int, now time.Time, key int64, measure Measure) 
 	switch {
 	case err != nil:
 		return -1, 0, err
-	case next.base >= 0 && (near.base < 0 || next.delta < near.delta/3*2 && average < near.delta):
+	case next.base >= 0 && (near.base < 0 || next.delta < near.delta/5*4 && average < near.delta):
 		return next.base, next.delta, nil
 	}
 	return near.base, near.delta, nil
@@ -148,24 +148,26 @@ func (s *search) next(near found) (best found, average int64, err error) {
 	best.base = -1
 	after := s.beside(1, func(k *Candidate) bool { return !k.Cold && k.Needed == 0 && k.Size >= MinSize })
 	points, err := s.points(after)
-	if err != nil || len(points) == 0 {
+	if err != nil || !slices.ContainsFunc(points, func(p point) bool { return WorthDelta(p.away, s.key) }) {
 		return best, 0, err
 	}
 	returns, err := s.returns(near, after, points)
 	if err != nil {
 		return best, 0, err
 	}
-	away := s.line(points, returns)
-	// As many builds may follow as there are, but who knows.
-	end := min(MaxDeltas, 2*points[len(points)-1].after)
-	for _, p := range points {
+	deltas, err := s.deltas(near, after, points)
+	if err != nil {
+		return best, 0, err
+	}
+	away := line(points, 0, func(_ int, p point) int64 { return p.away })
+	for o, p := range points {
 		if !WorthDelta(p.away, s.key) {
 			continue
 		}
 		sum, n := s.key+p.away, int64(1)
-		for m := 1; m <= end; m++ {
+		for m := 1; m < len(away); m++ {
 			if !returns || !alike(away[m], near.delta) { // else it is built from the key that there is
-				sum, n = sum+max(away[m]-p.away, p.away-away[m]), n+1
+				sum, n = sum+deltas[o][m], n+1
 			}
 			if m >= p.after && (best.base < 0 || sum/n <= average) {
 				best, average = found{after[p.after-1], p.away}, sum/n
@@ -199,6 +201,56 @@ func (s *search) points(after []int) (list []point, err error) {
 	return list, nil
 }
 
+// deltas returns for each point how long the deltas of content i and of those after it are against
+// it. If there is no key, all points are measured against each other. Otherwise all contents count as
+// on one line, as far from each other as their distances from content i differ. No content is nearer
+// than if a third of all that changes were new in each step.
+func (s *search) deltas(near found, after []int, points []point) ([][]int64, error) {
+	lists := make([][]int64, len(points))
+	for o, p := range points {
+		between := func(_ int, q point) int64 { return max(q.away-p.away, p.away-q.away) }
+		if near.base < 0 {
+			measured := make([]int64, len(points))
+			for k, q := range points {
+				if k < o {
+					measured[k] = lists[k][p.after]
+				}
+				if k <= o {
+					continue
+				}
+				n, err := s.length(after[p.after-1], after[q.after-1])
+				if err != nil {
+					return nil, err
+				}
+				measured[k] = min(n, s.key)
+			}
+			between = func(k int, _ point) int64 { return measured[k] }
+		}
+		lists[o] = line(points, p.away, between)
+	}
+	last := points[len(points)-1]
+	for o, p := range points {
+		for m := range lists[o] {
+			steps := int64(max(m-p.after, p.after-m))
+			lists[o][m] = max(lists[o][m], last.away*steps/int64(3*last.after))
+		}
+	}
+	return lists, nil
+}
+
+// line returns a length for content i, which is first, and for each content after it: what of says
+// of the points, and evenly between them.
+func line(points []point, first int64, of func(k int, p point) int64) []int64 {
+	list := []int64{first}
+	for k, p := range points {
+		from, begin, end := len(list)-1, list[len(list)-1], of(k, p)
+		for m := from + 1; m <= p.after; m++ {
+			list = append(list, begin+(end-begin)*int64(m-from)/int64(p.after-from))
+		}
+	}
+	return list
+}
+
 // alike reports whether two lengths are of the same order: one is less than twice the other.
 func alike(a, b int64) bool { return a < 2*b && b < 2*a }
 
@@ -215,23 +267,4 @@ func (s *search) returns(near found, after []int, points []point) (bool, error) 
 		}
 	}
 	return false, nil
-}
-
-// line returns about how far content i is from each of the contents that follow it, as if
-// all were on one line. What is not measured lies evenly between, or goes on as the rest: contents
-// that are not added yet, too.
-func (s *search) line(points []point, returns bool) (away [MaxDeltas + 1]int64) {
-	from := point{}
-	for _, p := range points {
-		for m := from.after + 1; m <= p.after; m++ {
-			away[m] = from.away + (p.away-from.away)*int64(m-from.after)/int64(p.after-from.after)
-		}
-		from = p
-	}
-	for m := from.after + 1; m <= MaxDeltas; m++ {
-		if away[m] = from.away + from.away*int64(m-from.after)/int64(from.after); returns {
-			away[m] = away[m-from.after]
-		}
-	}
-	return away
 }

@@ -94,3 +94,19 @@ func Due(series []Candidate, unusedSince time.Time) (list []int) {
 
 // WorthDelta reports whether a delta of a length is kept, beside a key of another one.
 func WorthDelta(delta, key int64) bool { return delta < key/2 }
+
+// KeyLength returns the length that content i of a series would have as a key, if it is known from
+// the key that was made last.
+func KeyLength(series []Candidate, i int) (int64, bool) {
+	last := -1
+	for j := range series {
+		k := &series[j]
+		if k.Cold && k.Base == (blob.Ref{}) && k.Size >= MinSize && (last < 0 || k.Made.After(series[last].Made)) {
+			last = j
+		}
+	}
+	if last < 0 {
+		return 0, false
+	}
+	return int64(float64(series[i].Size) / float64(series[last].Size) * float64(series[last].File)), true
+}

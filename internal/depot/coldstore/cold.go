@@ -41,9 +41,8 @@ const (
 	// forms of a content are on it.
 	keptFree = 10
 	// coolSamples is the number of blocks from which the length of a cold file is
-	// estimated, and baseSamples that for each base which comes into question.
+	// estimated.
 	coolSamples = 16
-	baseSamples = 4
 	// Finished uploads get a lease of renewFor every renewEvery while a cold file is read
 	// back.
 	renewFor   = 10 * time.Minute
@@ -455,11 +454,13 @@ func (c *Cold) CoolOne(ctx context.Context, series []Candidate, i int, opt CoolO
 	if src.source, err = c.unpack(ctx, src.source); err != nil {
 		return done, err
 	}
-	key, err := cold.Estimate(ctx, src.source, nil, coolSamples)
-	if err != nil {
-		return done, err
+	key, known := KeyLength(series, i)
+	if !known {
+		if key, err = cold.Estimate(ctx, src.source, nil, coolSamples); err != nil {
+			return done, err
+		}
 	}
-	best, base, err := c.chooseBase(ctx, series, i, src, key)
+	best, base, err := c.chooseBase(ctx, series, i, src, key, opt.DryRun)
 	if err != nil {
 		return done, err
 	}
@@ -476,11 +477,8 @@ func (c *Cold) CoolOne(ctx context.Context, series []Candidate, i int, opt CoolO
 		done.File = key
 	}
 	if opt.DryRun {
-		if base != nil {
-			done.File, err = cold.Estimate(ctx, src.source, &base.source, coolSamples)
-		}
 		cooled(series, k, done, c.now())
-		return done, err
+		return done, nil
 	}
 	file, err := c.encode(ctx, src, base, opt.Pace)
 	if err == nil && base != nil && !WorthDelta(file.Size, key) {
@@ -537,8 +535,9 @@ func (c *Cold) hasSpace(size int64) error {
 }
 
 // chooseBase returns the content that a content is best built from, opened, and the estimated
-// length of the delta; nil if it becomes a key, which has length key then.
-func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src opened, key int64) (delta int64, base *opened, err error) {
+// length of the delta, more exactly for a dry run; nil if it becomes a key, which has length
+// key then.
+func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src opened, key int64, dry bool) (delta int64, base *opened, err error) {
 	measure := func(a, b int) (int64, error) {
 		if a == i {
 			return c.measure(ctx, src, series[b].Ref)
@@ -567,6 +566,13 @@ func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src op
 		return 0, nil, nil
 	}
 	base, err = c.openBase(ctx, *ref, src.source.Unpacked())
+	if err == nil && (dry || delta >= key/4) { // else it is worth it, however far it is from true
+		delta, err = cold.Estimate(ctx, src.source, &base.source, coolSamples)
+	}
+	if base != nil && (err != nil || !WorthDelta(delta, key)) {
+		_ = base.Close() // opened for reading
+		return 0, nil, err
+	}
 	return delta, base, err
 }
 
@@ -593,7 +599,7 @@ func (c *Cold) measure(ctx context.Context, src opened, ref blob.Ref) (int64, er
 		return 0, err
 	}
 	defer b.Close()
-	return cold.Estimate(ctx, src.source, &b.source, baseSamples)
+	return cold.Compare(ctx, src.source, b.source)
 }
 
 // encode stores the cold file of a content, as a key if base is nil.
