@@ -165,6 +165,9 @@ func (s *search) next(near found) (best found, average int64, err error) {
 			continue
 		}
 		sum, n := s.key+p.away, int64(1)
+		if near.base < 0 && p.after == len(after) {
+			sum -= s.key / 8 // the newest content is stored plain anyway, until there is a newer one
+		}
 		for m := 1; m < len(away); m++ {
 			if !returns || !alike(away[m], near.delta) { // else it is built from the key that there is
 				sum, n = sum+deltas[o][m], n+1
