@@ -119,7 +119,7 @@ func (s *search) beside(side int, wanted func(k *Candidate) bool) (list []int) {
 			list = append(list, j)
 		}
 	}
-	slices.SortFunc(list, func(a, b int) int { return side * cmp.Compare(s.series[a].Order, s.series[b].Order) })
+	slices.SortStableFunc(list, func(a, b int) int { return side * cmp.Compare(s.series[a].Order, s.series[b].Order) })
 	return list
 }
 

@@ -537,7 +537,9 @@ func (c *Cold) hasSpace(size int64) error {
 // chooseBase returns the content that a content is best built from, opened, and the estimated
 // length of the delta, more exactly for a dry run; nil if it becomes a key, which has length
 // key then.
-func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src opened, key int64, dry bool) (delta int64, base *opened, err error) {
+func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src opened, key int64, dry bool) (
+	delta int64, base *opened, err error,
+) {
 	measure := func(a, b int) (int64, error) {
 		if a == i {
 			return c.measure(ctx, src, series[b].Ref)
