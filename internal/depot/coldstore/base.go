@@ -17,6 +17,8 @@ const (
 	// lookEvery is how often later contents are measured: each time that the deltas of a
 	// key have taken another third of it.
 	lookEvery = 3
+	// fewContents are so few that it may take long until there are more.
+	fewContents = 8
 )
 
 // lookAt are the later contents that are measured, of those that are plain: the second one
@@ -165,7 +167,7 @@ func (s *search) next(near found) (best found, average int64, err error) {
 			continue
 		}
 		sum, n := s.key+p.away, int64(1)
-		if near.base < 0 && p.after == len(after) {
+		if near.base < 0 && p.after == len(after) && len(after) <= fewContents {
 			sum -= s.key / 8 // the newest content is stored plain anyway, until there is a newer one
 		}
 		for m := 1; m < len(away); m++ {
