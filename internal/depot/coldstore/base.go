@@ -149,6 +149,9 @@ func (s *search) looks(near found) bool {
 func (s *search) next(near found) (best found, average int64, err error) {
 	best.base = -1
 	after := s.beside(1, func(k *Candidate) bool { return !k.Cold && k.Needed == 0 && k.Size >= MinSize })
+	if near.base >= 0 && near.delta <= s.key/int64(min(len(after), MaxDeltas)+1) {
+		return best, 0, nil // they are too few for a key
+	}
 	points, err := s.points(after)
 	if err != nil || !slices.ContainsFunc(points, func(p point) bool { return WorthDelta(p.away, s.key) }) {
 		return best, 0, err

@@ -568,14 +568,14 @@ func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src op
 		return 0, nil, nil
 	}
 	base, err = c.openBase(ctx, *ref, src.source.Unpacked())
-	if err == nil && (dry || delta >= key/4) { // else it is worth it, however far it is from true
-		delta, err = cold.Estimate(ctx, src.source, &base.source, coolSamples)
+	if err != nil || !dry {
+		return delta, base, err
 	}
-	if base != nil && (err != nil || !WorthDelta(delta, key)) {
+	if delta, err = cold.Estimate(ctx, src.source, &base.source, coolSamples); err != nil || !WorthDelta(delta, key) {
 		_ = base.Close() // opened for reading
 		return 0, nil, err
 	}
-	return delta, base, err
+	return delta, base, nil
 }
 
 // openBase opens a content that others may be built from, unpacked if these are.
