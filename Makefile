@@ -96,6 +96,7 @@ bench: setup ## the ratios of BENCHMARKS.md, measured side by side; scripts/benc
 
 bench-cold: ## cold storage on series of builds beside zstd and chunks; SRC=DIR is a checkout of glslang for two of them, SRC2=DIR one of esbuild (hours, 4 GB)
 	@scripts/coldseries $(CACHE)/cold "$(SRC)" "$(SRC2)"
+	@SYMDEPOT_COLD_SERIES=$(CACHE)/cold $(GO) test -count=1 -timeout 12h -v -run '^TestBenchBases$$' ./internal/depot/coldstore | grep -oE '[A-Z], (all|day).*|^(ok|FAIL|---).*'
 	@SYMDEPOT_COLD_SERIES=$(CACHE)/cold $(GO) test -count=1 -timeout 12h -v -run '^TestBenchCold$$' ./internal/store/cold | grep -oE '[A-Z]: .*|^(ok|FAIL|---).*'
 
 clean: ## remove what was built and fetched

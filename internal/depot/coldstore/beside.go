@@ -9,19 +9,21 @@ import (
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
-// bases returns the contents that are worth trying as the base of content i of a series.
-func (c *Cold) bases(ctx context.Context, series []Candidate, i int, src opened) (list []blob.Ref, err error) {
-	for _, j := range Bases(series, i, c.now()) {
-		list = append(list, series[j].Ref)
+// orBeside returns the base of beside and the estimated length of the delta, if that is less
+// than the delta that there is, and else what it was given.
+func (c *Cold) orBeside(ctx context.Context, product string, src opened, ref *blob.Ref, delta, key int64) (*blob.Ref, int64, error) {
+	beside, err := c.beside(ctx, product, src)
+	if err != nil || beside == nil {
+		return ref, delta, err
 	}
-	if series[i].Needed > 0 || !src.source.Unpacked() {
-		return list, nil
+	n, err := c.measure(ctx, src, *beside)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // damaged: verify names it
+		return ref, delta, nil
+	case err == nil && WorthDelta(n, key) && (ref == nil || n < delta):
+		return beside, n, nil
 	}
-	beside, err := c.beside(ctx, series[i].Product, src)
-	if beside != nil {
-		list = append(list, *beside)
-	}
-	return list, err
+	return ref, delta, err
 }
 
 // beside returns the base of a content that packs a file, such as a cabinet, which stands beside

@@ -92,75 +92,21 @@ func Due(series []Candidate, unusedSince time.Time) (list []int) {
 	return list
 }
 
-// Bases returns the positions of the contents that are worth trying as the base of
-// content i: the nearest earlier key that is not worn, and the nearest later one. A
-// content that is plain and that others are built from counts as a key, because it
-// becomes one. If there is none, a later content that is still plain is the base: the
-// builds between them, and those after it, are nearer to it than to content i. Candidate
-// i has no base if others are built from it, because nothing is built from a content
-// that needs a base.
-func Bases(series []Candidate, i int, now time.Time) (list []int) {
-	if series[i].Needed > 0 {
-		return nil
-	}
-	earlier, later, after := -1, -1, []int(nil)
-	for j, c := range series {
-		if j == i || c.Base != (blob.Ref{}) {
-			continue
-		}
-		if c.Order > series[i].Order && c.Size >= MinSize && !c.Cold {
-			after = append(after, j)
-		}
-		if !c.Cold && c.Needed == 0 || Worn(series, j, now) {
-			continue
-		}
-		if c.Order < series[i].Order {
-			if earlier < 0 || c.Order > series[earlier].Order {
-				earlier = j
-			}
-		} else if later < 0 || c.Order < series[later].Order {
-			later = j
-		}
-	}
-	for _, j := range []int{earlier, later} {
-		if j >= 0 {
-			list = append(list, j)
-		}
-	}
-	if len(list) == 0 && len(after) > 0 {
-		slices.SortFunc(after, func(a, b int) int { return cmp.Compare(series[a].Order, series[b].Order) })
-		list = append(list, after[min(len(after), MaxDeltas/2)-1])
-	}
-	return list
-}
-
-// Worn reports whether no more contents are to be built from key j: it has enough of
-// them, it is old, or what they take more than usual would pay for a new key. Usual is
-// the length of the first one, at most a twentieth of the key.
-func Worn(series []Candidate, j int, now time.Time) bool {
-	key := series[j]
-	if key.Needed >= MaxDeltas || key.Cold && now.Sub(key.Made) > MaxAge {
-		return true
-	}
-	if !key.Cold {
-		key.File = key.Size / 3 // as a key, about
-	}
-	var built []Candidate
-	for _, c := range series {
-		if c.Cold && c.Base == key.Ref {
-			built = append(built, c)
-		}
-	}
-	if len(built) < 2 {
-		return false
-	}
-	slices.SortFunc(built, func(a, b Candidate) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.Order, b.Order)) })
-	usual, excess := min(built[0].File, key.File/20), int64(0)
-	for _, c := range built {
-		excess += max(0, c.File-usual)
-	}
-	return excess >= key.File
-}
-
 // WorthDelta reports whether a delta of a length is kept, beside a key of another one.
 func WorthDelta(delta, key int64) bool { return delta < key/2 }
+
+// KeyLength returns the length that content i of a series would have as a key, if it is known from
+// the key that was made last.
+func KeyLength(series []Candidate, i int) (int64, bool) {
+	last := -1
+	for j := range series {
+		k := &series[j]
+		if k.Cold && k.Base == (blob.Ref{}) && k.Size >= MinSize && (last < 0 || k.Made.After(series[last].Made)) {
+			last = j
+		}
+	}
+	if last < 0 {
+		return 0, false
+	}
+	return int64(float64(series[i].Size) / float64(series[last].Size) * float64(series[last].File)), true
+}

@@ -454,11 +454,13 @@ func (c *Cold) CoolOne(ctx context.Context, series []Candidate, i int, opt CoolO
 	if src.source, err = c.unpack(ctx, src.source); err != nil {
 		return done, err
 	}
-	key, err := cold.Estimate(ctx, src.source, nil, coolSamples)
-	if err != nil {
-		return done, err
+	key, known := KeyLength(series, i)
+	if !known {
+		if key, err = cold.Estimate(ctx, src.source, nil, coolSamples); err != nil {
+			return done, err
+		}
 	}
-	best, base, err := c.chooseBase(ctx, series, i, src, key)
+	best, base, err := c.chooseBase(ctx, series, i, src, key, opt.DryRun)
 	if err != nil {
 		return done, err
 	}
@@ -532,55 +534,74 @@ func (c *Cold) hasSpace(size int64) error {
 	return err
 }
 
-// chooseBase returns the key from which a content is built best, opened, and the
-// estimated length of the delta; nil if a key of its own is better.
-func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src opened, key int64) (best int64, base *opened, err error) {
-	refs, err := c.bases(ctx, series, i, src)
+// chooseBase returns the content that a content is best built from, opened, and the estimated
+// length of the delta, more exactly for a dry run; nil if it becomes a key, which has length
+// key then.
+func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src opened, key int64, dry bool) (
+	delta int64, base *opened, err error,
+) {
+	measure := func(a, b int) (int64, error) {
+		if a == i {
+			return c.measure(ctx, src, series[b].Ref)
+		}
+		other, err := c.openBase(ctx, series[a].Ref, src.source.Unpacked())
+		if err != nil {
+			return 0, err
+		}
+		defer other.Close()
+		return c.measure(ctx, *other, series[b].Ref)
+	}
+	var ref *blob.Ref
+	best, delta, err := Base(series, i, c.now(), key, measure)
 	if err != nil {
 		return 0, nil, err
 	}
-	for _, ref := range refs {
-		f, err := c.store.OpenBase(ctx, ref)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // damaged: verify names it
-		}
-		var n int64
-		var b *opened
-		if err == nil {
-			if b, n, err = estimate(ctx, src, f, ref); err != nil {
-				_ = f.Close() // opened for reading
-			}
-		}
-		if err != nil {
-			if base != nil {
-				_ = base.Close() // opened for reading
-			}
+	if best >= 0 {
+		ref = &series[best].Ref
+	}
+	if series[i].Needed == 0 && src.source.Unpacked() {
+		if ref, delta, err = c.orBeside(ctx, series[i].Product, src, ref, delta, key); err != nil {
 			return 0, nil, err
 		}
-		if !WorthDelta(n, key) || base != nil && n >= best {
-			_ = b.Close() // opened for reading
-			continue
-		}
-		if base != nil {
-			_ = base.Close() // opened for reading
-		}
-		best, base = n, b
 	}
-	return best, base, nil
+	if ref == nil {
+		return 0, nil, nil
+	}
+	base, err = c.openBase(ctx, *ref, src.source.Unpacked())
+	if err != nil || !dry {
+		return delta, base, err
+	}
+	if delta, err = cold.Estimate(ctx, src.source, &base.source, coolSamples); err != nil || !WorthDelta(delta, key) {
+		_ = base.Close() // opened for reading
+		return 0, nil, err
+	}
+	return delta, base, nil
 }
 
-// estimate returns an open base, unpacked if the content is, and the estimated length of the
-// delta against it.
-func estimate(ctx context.Context, src opened, f blob.File, ref blob.Ref) (*opened, int64, error) {
+// openBase opens a content that others may be built from, unpacked if these are.
+func (c *Cold) openBase(ctx context.Context, ref blob.Ref, unpacked bool) (*opened, error) {
+	f, err := c.store.OpenBase(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
 	b := newOpened(f, ref)
-	var err error
-	if src.source.Unpacked() {
+	if unpacked {
 		if b.source, err = cold.UnpackBase(ctx, b.source); err != nil {
-			return nil, 0, err
+			_ = f.Close() // opened for reading
+			return nil, err
 		}
 	}
-	n, err := cold.Estimate(ctx, src.source, &b.source, coolSamples)
-	return &b, n, err
+	return &b, nil
+}
+
+// measure estimates the length of a delta of an open content against another one.
+func (c *Cold) measure(ctx context.Context, src opened, ref blob.Ref) (int64, error) {
+	b, err := c.openBase(ctx, ref, src.source.Unpacked())
+	if err != nil {
+		return 0, err
+	}
+	defer b.Close()
+	return cold.Compare(ctx, src.source, b.source)
 }
 
 // encode stores the cold file of a content, as a key if base is nil.

@@ -5,8 +5,10 @@ package cold
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -136,10 +138,10 @@ func (b *bench) run(t *testing.T) {
 		b.name, idle, b.memory(t, "cool")-idle, b.memory(t, "read")-idle)
 }
 
-// cool makes cold files of all builds. As the policy of cooling has it, the middle one of
-// 31 builds is their key: no delta is far from it then.
+// cool makes cold files of all builds, keys first. Which is built from which is what TestBenchBases
+// of package coldstore wrote: the choice of a depot.
 func (b *bench) cool(t *testing.T) {
-	const run = 31
+	bases := b.bases(t)
 	for i, path := range b.builds {
 		b.files = append(b.files, filepath.Join(b.dir, strconv.Itoa(i)+".c1"))
 		st, err := os.Stat(path)
@@ -149,13 +151,14 @@ func (b *bench) cool(t *testing.T) {
 		b.plain += st.Size()
 	}
 	b.keys, b.each = make([]string, len(b.builds)), make([]int64, len(b.builds))
-	for from := 0; from < len(b.builds); from += run {
-		end := min(from+run, len(b.builds))
-		key := (from + end) / 2
+	for key := range b.builds {
+		if bases[key] != key {
+			continue
+		}
 		base := file(t, b.builds[key])
 		b.keyBytes += b.store(t, key, base, nil)
-		for i := from; i < end; i++ {
-			if i == key {
+		for i := range b.builds {
+			if i == key || bases[i] != key {
 				continue
 			}
 			b.keys[i] = b.files[key]
@@ -174,6 +177,28 @@ func (b *bench) cool(t *testing.T) {
 			}
 		}
 	}
+}
+
+// bases returns the number of the base of each build; a key is its own.
+func (b *bench) bases(t *testing.T) (list []int) {
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(b.builds[0]), "bases"))
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("needs the bases of series %s (make bench-cold)", b.name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		n, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil || n < 0 || n >= len(b.builds) {
+			t.Fatalf("series %s: the base %q, %v", b.name, line, err)
+		}
+		list = append(list, n)
+	}
+	if len(list) != len(b.builds) || slices.ContainsFunc(list, func(n int) bool { return list[n] != n }) {
+		t.Fatalf("series %s: bases %v of %d builds, want one for each, and all of them keys", b.name, list, len(b.builds))
+	}
+	return list
 }
 
 // store makes the cold file of build i, and restores it.

@@ -382,28 +382,61 @@ func Estimate(ctx context.Context, src Source, base *Source, n int) (int64, erro
 	if err := h.take(src, base); err != nil {
 		return 0, err
 	}
-	e := workers.Get().(*encoder)
-	defer workers.Put(e)
-	e.reset(base, h)
-	defer e.release()
 	blocks := h.blocks()
 	taken := min(blocks, int64(max(n, 1)))
+	return h.estimate(ctx, src, base, taken, func(k int64) (at, n int64) {
+		i := k * blocks / taken
+		return i * h.BlockSize, int64(h.blockLen(i))
+	})
+}
+
+const (
+	// A comparison encodes compared pieces of pieceLen bytes.
+	compared = 64
+	pieceLen = 64 << 10
+)
+
+// Compare estimates the length of a delta of src against base, from short pieces spread over src:
+// in less than half of the time of Estimate, and usually as too long by up to a half. It tells
+// which of some bases is the best.
+func Compare(ctx context.Context, src, base Source) (int64, error) {
+	h := Header{Version: Version, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, BaseSize: base.Size}
+	if err := h.take(src, &base); err != nil {
+		return 0, err
+	}
+	size := h.UnpackedSize()
+	taken := min((size+pieceLen-1)/pieceLen, compared)
+	return h.estimate(ctx, src, &base, taken, func(k int64) (at, n int64) {
+		at = k * pieceLen
+		if taken == compared { // the middle of its part of src, at a page
+			at = max(0, (2*k+1)*size/(2*compared)-pieceLen/2) &^ (1<<12 - 1)
+		}
+		return at, min(pieceLen, size-at)
+	})
+}
+
+// estimate encodes some pieces of src, and estimates how long the whole cold file would be.
+func (h *Header) estimate(ctx context.Context, src Source, base *Source, pieces int64, piece func(k int64) (at, n int64)) (int64, error) {
+	e := workers.Get().(*encoder)
+	defer workers.Put(e)
+	e.reset(base, *h)
+	defer e.release()
 	var plain, cold int64
-	for k := range taken {
+	for k := range pieces {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		i := k * blocks / taken
-		block := e.plain[:h.blockLen(i)]
-		if err := readAll(src, block, i*h.BlockSize); err != nil {
+		at, n := piece(k)
+		block := e.plain[:n]
+		if err := readAll(src, block, at); err != nil {
 			return 0, err
 		}
-		frame, err := e.block(block, i*h.BlockSize)
+		frame, err := e.block(block, at)
 		if err != nil {
 			return 0, err
 		}
-		plain += int64(len(block))
-		cold += int64(len(frame) + entryLen + 3*len(e.entry.extents))
+		plain += n
+		cold += int64(len(frame)) + int64(entryLen+3*len(e.entry.extents))*n/h.BlockSize
 	}
 	if plain == 0 {
 		return headLen + footLen, nil

@@ -431,6 +431,43 @@ type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
+// TestCompare: of bases that differ from a content more and more, the nearest compares as the
+// shortest delta; contents of all lengths have a comparison.
+func TestCompare(t *testing.T) {
+	base := program(1, compared*pieceLen+1)
+	bases := []int{4000, 30, 1000, 250}
+	var order []int64
+	for _, edits := range bases {
+		r := rand.New(rand.NewPCG(6, 6))
+		src, b := content(base), content(edit(r, base, edits))
+		got, err := Compare(context.Background(), src, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if edits == 1000 {
+			s, err := EncodeDelta(context.Background(), io.Discard, src, b, nil)
+			if err != nil || got < s.Bytes/2 || got > s.Bytes*2 {
+				t.Errorf("%d edits: %d, the delta has %d bytes: %v", edits, got, s.Bytes, err)
+			}
+		}
+		order = append(order, got)
+	}
+	if !(order[1] < order[3] && order[3] < order[2] && order[2] < order[0]) {
+		t.Errorf("lengths %v after %v edits, want the same order", order, bases)
+	}
+	for _, n := range []int{0, 1, pieceLen + 1, compared*pieceLen - 1, compared*pieceLen + 1} {
+		got, err := Compare(context.Background(), content(base[:n]), content(base))
+		if err != nil || got <= 0 || got > int64(n)/50+1000 {
+			t.Errorf("%d bytes that the base has, too: %d, %v", n, got, err)
+		}
+	}
+	short := content(base)
+	short.Size++
+	if _, err := Compare(context.Background(), content(base), short); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a base that ends early: %v; want ErrDamaged", err)
+	}
+}
+
 func TestEstimate(t *testing.T) {
 	base := program(1, 8<<20)
 	src := content(edit(rand.New(rand.NewPCG(6, 6)), base, 400))
