@@ -256,7 +256,7 @@ func TestPushRequests(t *testing.T) {
 		status             int
 		want               string // part of the answer
 	}{
-		{"GET", "", "", 200, `"check_batch":3,"part":100,"whole_below":200,"encodings":["zstd","gzip"],"blocks":"gear-4-20-64","bare_parts":true,"idle":3600,"longest":7200,"quotas":[{"product":"ours","bytes":100,"used":7}]`},
+		{"GET", "", "", 200, `"check_batch":3,"part":100,"whole_below":200,"encodings":["zstd","gzip"],"blocks":"gear-4-20-64","bare_parts":true,"several":64,"several_bytes":16777216,"idle":3600,"longest":7200,"quotas":[{"product":"ours","bytes":100,"used":7}]`},
 		{"POST", "/stages", `{"product":"ours","version":"1"}`, 201, `"id":"S","state":"open","product":"ours","version":"1"`},
 		{"POST", "/stages", `{"product":"ours","key":"again","ci_job":{"ci":"github"}}`, 200, `"id":"S"`},
 		{"POST", "/stages", `{"product":"theirs"}`, 403, "problem:forbidden"},
