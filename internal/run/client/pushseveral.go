@@ -86,6 +86,9 @@ func (u *uploads) sendGroup(ctx context.Context, group []*found) error {
 func (u *uploads) sendSeveral(ctx context.Context, list []small, encode bool) error {
 	verdicts, wireBytes, err := u.request(ctx, list, encode)
 	if answer, ok := errors.AsType[*answerError](err); ok && !answer.transient() {
+		if tell := u.r.p.Retrying; tell != nil {
+			tell(fmt.Errorf("%s and %d more files are sent again, one by one: %w", list[0].file.Path, len(list)-1, err), 0)
+		}
 		for _, f := range list {
 			if err := u.sendAlone(ctx, f.found); err != nil {
 				return err
@@ -147,7 +150,7 @@ func (u *uploads) request(ctx context.Context, list []small, encode bool) (verdi
 	body := func() io.Reader {
 		all := []io.Reader{bytes.NewReader(head)}
 		for _, f := range list {
-			all = append(all, &wholeReader{io.NewSectionReader(f.c, 0, f.Size), f.Size})
+			all = append(all, &wholeReader{io.NewSectionReader(f.c, 0, f.Size), f.Size, f.file.Path})
 		}
 		return io.MultiReader(all...)
 	}
@@ -175,12 +178,13 @@ func (u *uploads) request(ctx context.Context, list []small, encode bool) (verdi
 type wholeReader struct {
 	r    io.Reader
 	left int64
+	path string
 }
 
 func (w *wholeReader) Read(p []byte) (int, error) {
 	n, err := w.r.Read(p)
 	if w.left -= int64(n); err == io.EOF && w.left > 0 {
-		err = errChanged
+		err = fmt.Errorf("%s: %w", w.path, errChanged)
 	}
 	return n, err
 }
