@@ -137,10 +137,10 @@ func (r *several) next(ctx context.Context, c record.Content, files []stages.Sta
 func (r *several) ended() error {
 	var more [1]byte
 	_, err := io.ReadFull(r.body, more[:])
-	switch {
-	case err == nil:
+	switch err {
+	case nil:
 		return refuse(Invalid, "the body has more bytes than the contents of its list")
-	case err == io.EOF:
+	case io.EOF:
 		return nil
 	}
 	return err
