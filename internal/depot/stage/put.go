@@ -296,7 +296,7 @@ func (s *Stages) PutClaimed(
 	if err := s.db.PutSHA1(ctx, t.sha1, a.Content); err != nil {
 		return a, err
 	}
-	if err := s.db.PutFiles(ctx, id, []stages.StageFile{file}, stages.StagePut{Most: s.most()}); err != nil {
+	if err := s.db.PutFiles(ctx, id, []stages.StageFile{file}, stages.StagePut{Most: s.limits.most()}); err != nil {
 		return a, s.explain(ctx, err, id)
 	}
 	files, err := s.arrive(ctx, row, a.Content, []stages.StageFile{file}, t.path)
@@ -320,7 +320,7 @@ func (s *Stages) PutClaimed(
 func (s *Stages) mayArrive(e Entry) error {
 	probe := e
 	probe.Size, probe.Ref = 1, blob.Ref{}
-	if err := s.validEntry(probe); err != nil {
+	if err := s.limits.validEntry(probe); err != nil {
 		return err
 	}
 	if reason := unwanted(probe); reason != "" {
@@ -369,14 +369,14 @@ func (s *Stages) Refuse(ctx context.Context, c Caller, id string, e Entry, reaso
 	}
 	probe := e
 	probe.Size, probe.Ref = 1, blob.Ref{}
-	if err := s.validEntry(probe); err != nil {
+	if err := s.limits.validEntry(probe); err != nil {
 		return err
 	}
 	file := stages.StageFile{
 		Path: e.Path, Content: record.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, State: stages.StageRefused,
 		Reason: reason,
 	}
-	return s.explain(ctx, s.db.PutFiles(ctx, id, []stages.StageFile{file}, stages.StagePut{Most: s.most()}), id)
+	return s.explain(ctx, s.db.PutFiles(ctx, id, []stages.StageFile{file}, stages.StagePut{Most: s.limits.most()}), id)
 }
 
 // Refused lists the files of an open stage that were refused, the first 1,000.

@@ -25,7 +25,8 @@ func (s *Stages) PutSeveral(ctx context.Context, c Caller, id string, list []Ent
 	if err != nil {
 		return nil, err
 	}
-	files, awaited, err := s.severalFiles(ctx, row, list)
+	r := several{s: s, row: row, body: body}
+	files, awaited, err := r.files(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,6 @@ func (s *Stages) PutSeveral(ctx context.Context, c Caller, id string, list []Ent
 		return nil, err
 	}
 	defer end()
-	r := several{s: s, row: row, body: body}
 	verdicts := make([]Verdict, len(list))
 	for i, e := range list {
 		if verdicts[i], err = r.next(ctx, record.Content{Ref: e.Ref, Size: e.Size}, files[e.Ref]); err != nil {
@@ -54,12 +54,19 @@ func (s *Stages) PutSeveral(ctx context.Context, c Caller, id string, list []Ent
 	return verdicts, nil
 }
 
-// severalFiles returns the files of a stage that have one of some contents, and the bytes of the
+// several receives the contents of one request, and records them together.
+type several struct {
+	s        *Stages
+	row      stages.StageRow
+	body     io.Reader
+	arrivals []stages.StageArrival
+	known    []stages.KnownFile
+}
+
+// files returns the files of the stage that have one of some contents, and the bytes of the
 // contents that are awaited. All of them must be contents of the stage.
-func (s *Stages) severalFiles(
-	ctx context.Context, row stages.StageRow, list []Entry,
-) (files map[blob.Ref][]stages.StageFile, awaited int64, err error) {
-	if row.Collects {
+func (r *several) files(ctx context.Context, list []Entry) (files map[blob.Ref][]stages.StageFile, awaited int64, err error) {
+	if r.row.Collects {
 		return nil, 0, refuse(Conflict, "the files of this stage come one by one")
 	}
 	refs, sum := make([]blob.Ref, len(list)), int64(0)
@@ -74,7 +81,7 @@ func (s *Stages) severalFiles(
 		refs[i], sizes[k.Ref] = k.Ref, k.Size
 		sum += k.Size
 	}
-	all, err := s.db.FilesOf(ctx, row.ID, refs)
+	all, err := r.s.db.FilesOf(ctx, r.row.ID, refs)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -94,15 +101,6 @@ func (s *Stages) severalFiles(
 		}
 	}
 	return files, awaited, nil
-}
-
-// several receives the contents of one request, and records them together.
-type several struct {
-	s        *Stages
-	row      stages.StageRow
-	body     io.Reader
-	arrivals []stages.StageArrival
-	known    []stages.KnownFile
 }
 
 // next receives the next content, of which the stage has these files.
