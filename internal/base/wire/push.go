@@ -9,6 +9,8 @@ import "time"
 //	GET    stages/ID                           the PushState of a stage
 //	DELETE stages/ID                           abandons it
 //	POST   stages/ID/check                     the body is a list of PushEntry, the answer one of PushVerdict
+//	PUT    stages/ID/contents                  several whole contents: their list, see AppendContents, and then the
+//	                                           bytes of one after the other; the answer is a list of PushVerdict
 //	PUT    stages/ID/contents/SHA256           a whole content
 //	GET    stages/ID/contents/SHA256/parts     the PushParts that have arrived; with all of them the content has
 //	PUT    stages/ID/contents/SHA256/parts/N   a part of a content
@@ -42,19 +44,23 @@ type Problem struct {
 
 // PushLimits are the limits of a push. Times are in seconds, sizes in bytes.
 type PushLimits struct {
-	Version    int         `json:"version"` // of the protocol: 1
-	MaxFile    int64       `json:"max_file"`
-	MaxFiles   int64       `json:"max_files"`
-	MaxBytes   int64       `json:"max_bytes,omitempty"`  // of one push
-	CheckBatch int         `json:"check_batch"`          // entries of one check
-	Part       int64       `json:"part"`                 // size of all parts of a content but the last
-	WholeBelow int64       `json:"whole_below"`          // contents from this size on should be sent in parts
-	Encodings  []string    `json:"encodings"`            // content codings of contents and parts
-	Blocks     string      `json:"blocks,omitempty"`     // how contents are cut into blocks for recipes; empty: there are none
-	BareParts  bool        `json:"bare_parts,omitempty"` // a part needs no Content-Digest: the content is hashed as a whole
-	Idle       int64       `json:"idle"`                 // a stage expires after this time without a request
-	Longest    int64       `json:"longest"`              // and after this time in any case
-	Quotas     []PushQuota `json:"quotas,omitempty"`     // of the products that the caller may write to
+	Version    int      `json:"version"` // of the protocol: 1
+	MaxFile    int64    `json:"max_file"`
+	MaxFiles   int64    `json:"max_files"`
+	MaxBytes   int64    `json:"max_bytes,omitempty"`  // of one push
+	CheckBatch int      `json:"check_batch"`          // entries of one check
+	Part       int64    `json:"part"`                 // size of all parts of a content but the last
+	WholeBelow int64    `json:"whole_below"`          // contents from this size on should be sent in parts
+	Encodings  []string `json:"encodings"`            // content codings of contents and parts
+	Blocks     string   `json:"blocks,omitempty"`     // how contents are cut into blocks for recipes; empty: there are none
+	BareParts  bool     `json:"bare_parts,omitempty"` // a part needs no Content-Digest: the content is hashed as a whole
+	// Several and SeveralBytes are how many contents one request may have, and the sum of their sizes;
+	// zero: each has a request of its own.
+	Several      int         `json:"several,omitempty"`
+	SeveralBytes int64       `json:"several_bytes,omitempty"`
+	Idle         int64       `json:"idle"`             // a stage expires after this time without a request
+	Longest      int64       `json:"longest"`          // and after this time in any case
+	Quotas       []PushQuota `json:"quotas,omitempty"` // of the products that the caller may write to
 }
 
 // PushQuota is the quota of a product.

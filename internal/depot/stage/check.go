@@ -39,7 +39,7 @@ func (s *Stages) Check(ctx context.Context, c Caller, id string, list []Entry) (
 	if err := s.quota(ctx, row, files); err != nil {
 		return nil, err
 	}
-	if err := s.db.PutFiles(ctx, id, files, stages.StagePut{Most: s.most(), Replace: !row.Joins}); err != nil {
+	if err := s.db.PutFiles(ctx, id, files, stages.StagePut{Most: s.limits.most(), Replace: !row.Joins}); err != nil {
 		return nil, s.explain(ctx, err, id)
 	}
 	bases, err := s.Bases.propose(ctx, c, row, files)
@@ -79,7 +79,7 @@ func (s *Stages) Enter(ctx context.Context, c Caller, id string, e Entry) (r Rec
 	if err != nil || files[0].State == stages.StageAwaited || files[0].State == stages.StageRefused {
 		return r, false, err
 	}
-	if err := s.db.PutFiles(ctx, id, files, stages.StagePut{Most: s.most()}); err != nil {
+	if err := s.db.PutFiles(ctx, id, files, stages.StagePut{Most: s.limits.most()}); err != nil {
 		return r, false, s.explain(ctx, err, id)
 	}
 	if row.Collects {
@@ -94,7 +94,7 @@ func (s *Stages) examine(ctx context.Context, c Caller, row stages.StageRow, lis
 	refs := make([]blob.Ref, 0, len(list))
 	paths := make(map[string]blob.Ref, len(list))
 	for _, e := range list {
-		if err := s.validEntry(e); err != nil {
+		if err := s.limits.validEntry(e); err != nil {
 			return nil, err
 		}
 		if ref, twice := paths[e.Path]; twice && ref != e.Ref {
@@ -132,15 +132,15 @@ func (s *Stages) examine(ctx context.Context, c Caller, row stages.StageRow, lis
 }
 
 // validEntry refuses entries that no client may send.
-func (s *Stages) validEntry(e Entry) error {
+func (l Limits) validEntry(e Entry) error {
 	switch {
 	case len(e.Path) > maxPath || !fs.ValidPath(e.Path) || e.Path == "." || !utf8.ValidString(e.Path) ||
 		strings.ContainsFunc(e.Path, func(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' }):
 		return refuse(Invalid, "path %.200q is not relative with slashes, is longer than %d bytes, or has control characters", e.Path, maxPath)
 	case e.Size < 0 || e.Size == 0 != (e.Ref == emptyRef):
 		return refuse(Invalid, "%s: %d bytes do not have the hash %s", e.Path, e.Size, e.Ref)
-	case e.Size > s.limits.MaxFile:
-		return refuse(TooLarge, "%s has %d bytes, and the limit for a file is %d", e.Path, e.Size, s.limits.MaxFile)
+	case e.Size > l.MaxFile:
+		return refuse(TooLarge, "%s has %d bytes, and the limit for a file is %d", e.Path, e.Size, l.MaxFile)
 	case len(e.As) > maxLabel || len(e.ID) > maxLabel || !utf8.ValidString(e.As+e.ID) || strings.ContainsRune(e.As+e.ID, 0):
 		return refuse(Invalid, "%s: the kind or the id is longer than %d bytes or is not UTF-8", e.Path, maxLabel)
 	}

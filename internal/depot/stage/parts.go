@@ -271,12 +271,7 @@ func (s *Stages) finish(
 	if err != nil {
 		return nil, err
 	}
-	var files []stages.StageFile
-	for _, f := range all {
-		if f.State == stages.StageAwaited {
-			files = append(files, f)
-		}
-	}
+	files := awaitedOf(all)
 	if len(files) == 0 {
 		return nil, nil
 	}

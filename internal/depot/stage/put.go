@@ -38,7 +38,7 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 	}
 	defer t.remove()
 	if t.ref != ref {
-		return false, refuse(WrongHash, "the content has SHA-256 %s, not %s", t.ref, ref)
+		return false, wrongContent(t.ref, ref)
 	}
 	files, err = s.arrive(ctx, row, record.Content{Ref: ref, Size: size}, files, t.path)
 	if err != nil {
@@ -74,32 +74,52 @@ func (s *Stages) awaited(ctx context.Context, c Caller, id string, ref blob.Ref)
 		return row, nil, err
 	}
 	if len(all) == 0 {
-		return row, nil, refuse(Conflict, "no file of the stage has the content %s: check it first", ref)
+		return row, nil, noSuchContent(ref)
 	}
-	var list []stages.StageFile
-	for _, f := range all {
-		if f.State == stages.StageAwaited {
-			list = append(list, f)
-		}
-	}
+	list := awaitedOf(all)
 	if len(list) == 0 {
 		return row, nil, refusedAll(all)
 	}
 	return row, list, nil
 }
 
+// awaitedOf returns those of some files whose content has not arrived.
+func awaitedOf(files []stages.StageFile) (list []stages.StageFile) {
+	for _, f := range files {
+		if f.State == stages.StageAwaited {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
 // slice is a part of a file, or an inflated piece of it.
 type slice struct{ offset, size, deflated int64 }
 
-// arrive handles a content that is complete in a file: it identifies it under the
-// name of each of the files that await it, keeps its objects, and records both. It
+// arrive handles a content that is complete in a file: it keeps and records it. It
 // returns the files with their new states. The file may get another name.
 func (s *Stages) arrive(
 	ctx context.Context, row stages.StageRow, c record.Content, files []stages.StageFile, path string,
 ) ([]stages.StageFile, error) {
-	f, err := durable.OpenShared(path)
+	arrival, known, err := s.keep(ctx, row, c, files, path)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.db.PutKnown(ctx, known); err != nil {
+		return nil, err
+	}
+	return files, s.marks.put(ctx, arrival)
+}
+
+// keep identifies a content that is complete in a file under the name of each of the files that
+// await it, and keeps its objects. It gives the files their new states, and returns what is to be
+// recorded. The file may get another name.
+func (s *Stages) keep(
+	ctx context.Context, row stages.StageRow, c record.Content, files []stages.StageFile, path string,
+) (arrival stages.StageArrival, known []stages.KnownFile, err error) {
+	f, err := durable.OpenShared(path)
+	if err != nil {
+		return arrival, nil, err
 	}
 	defer func() { _ = f.Close() }() // only read
 	type claim struct{ name, kind, id string }
@@ -108,19 +128,18 @@ func (s *Stages) arrive(
 	}
 	answers := map[claim]answer{}
 	kept := map[slice]record.Content{}
-	var known []stages.KnownFile
 	for i := range files {
 		k := claim{symfile.BaseName(files[i].Path), files[i].Kind, files[i].ID}
 		a, ok := answers[k]
 		if !ok {
 			facts, reason, err := s.identify(ctx, row, f, c, files[i], kept)
 			if err != nil {
-				return nil, err
+				return arrival, nil, err
 			}
 			a.reason = reason
 			if reason == "" {
 				if a.facts, err = formatFacts(facts); err != nil {
-					return nil, err
+					return arrival, nil, err
 				}
 				if k.kind == "" && !isSimple(facts, c.Ref, k.name) {
 					for j := range facts {
@@ -128,7 +147,7 @@ func (s *Stages) arrive(
 					}
 					text, err := formatFacts(facts)
 					if err != nil {
-						return nil, err
+						return arrival, nil, err
 					}
 					known = append(known, stages.KnownFile{Content: c, Name: symfile.Fold(k.name), Facts: text})
 				}
@@ -140,7 +159,7 @@ func (s *Stages) arrive(
 			files[i].State = stages.StageRefused
 		}
 	}
-	arrival := stages.StageArrival{Stage: row.ID, Content: c, Files: files}
+	arrival = stages.StageArrival{Stage: row.ID, Content: c, Files: files}
 	for where, o := range kept {
 		arrival.Objects = append(arrival.Objects, o)
 		if where != (slice{0, c.Size, 0}) {
@@ -152,13 +171,10 @@ func (s *Stages) arrive(
 			err = rename(path, s.spool.path(row.ID, c.Ref))
 		}
 		if err != nil {
-			return nil, err
+			return arrival, nil, err
 		}
 	}
-	if err := s.db.PutKnown(ctx, known); err != nil {
-		return nil, err
-	}
-	return files, s.marks.put(ctx, arrival)
+	return arrival, known, nil
 }
 
 // identify returns the objects of a file. Those that are not the whole file are
@@ -280,7 +296,7 @@ func (s *Stages) PutClaimed(
 	if err := s.db.PutSHA1(ctx, t.sha1, a.Content); err != nil {
 		return a, err
 	}
-	if err := s.db.PutFiles(ctx, id, []stages.StageFile{file}, stages.StagePut{Most: s.most()}); err != nil {
+	if err := s.db.PutFiles(ctx, id, []stages.StageFile{file}, stages.StagePut{Most: s.limits.most()}); err != nil {
 		return a, s.explain(ctx, err, id)
 	}
 	files, err := s.arrive(ctx, row, a.Content, []stages.StageFile{file}, t.path)
@@ -304,7 +320,7 @@ func (s *Stages) PutClaimed(
 func (s *Stages) mayArrive(e Entry) error {
 	probe := e
 	probe.Size, probe.Ref = 1, blob.Ref{}
-	if err := s.validEntry(probe); err != nil {
+	if err := s.limits.validEntry(probe); err != nil {
 		return err
 	}
 	if reason := unwanted(probe); reason != "" {
@@ -353,14 +369,14 @@ func (s *Stages) Refuse(ctx context.Context, c Caller, id string, e Entry, reaso
 	}
 	probe := e
 	probe.Size, probe.Ref = 1, blob.Ref{}
-	if err := s.validEntry(probe); err != nil {
+	if err := s.limits.validEntry(probe); err != nil {
 		return err
 	}
 	file := stages.StageFile{
 		Path: e.Path, Content: record.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, State: stages.StageRefused,
 		Reason: reason,
 	}
-	return s.explain(ctx, s.db.PutFiles(ctx, id, []stages.StageFile{file}, stages.StagePut{Most: s.most()}), id)
+	return s.explain(ctx, s.db.PutFiles(ctx, id, []stages.StageFile{file}, stages.StagePut{Most: s.limits.most()}), id)
 }
 
 // Refused lists the files of an open stage that were refused, the first 1,000.

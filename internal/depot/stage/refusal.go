@@ -45,6 +45,14 @@ func notFound(id string) *Refusal {
 	return refuse(NotFound, "there is no stage %.40q: it has expired or was deleted", id)
 }
 
+func noSuchContent(ref blob.Ref) *Refusal {
+	return refuse(Conflict, "no file of the stage has the content %s: check it first", ref)
+}
+
+func wrongContent(is, want blob.Ref) *Refusal {
+	return refuse(WrongHash, "the content has SHA-256 %s, not %s", is, want)
+}
+
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 func wrongClass(c Caller) *Refusal {

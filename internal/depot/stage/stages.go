@@ -167,8 +167,8 @@ func (s *Stages) open(ctx context.Context, c Caller, id string) (stages.StageRow
 }
 
 // most are the limits of a stage.
-func (s *Stages) most() stages.StageLimitError {
-	return stages.StageLimitError{Files: s.limits.MaxFiles, Bytes: s.limits.MaxBytes}
+func (l Limits) most() stages.StageLimitError {
+	return stages.StageLimitError{Files: l.MaxFiles, Bytes: l.MaxBytes}
 }
 
 // state returns the state of a stage without its counts.

@@ -51,6 +51,11 @@ type pushServer struct {
 	recipes  int    // bodies that are recipes
 	damage   int    // so many bodies arrive damaged
 	digests  int    // parts with a digest
+	// Of bodies with several contents: so many contents are spoiled; contents with this text are
+	// refused; so many lists are damaged; so many are not answered; none is known.
+	spoil, damageList, cutPut int
+	refuseIn                  string
+	old                       bool
 }
 
 func newPushServer() *pushServer {
@@ -88,6 +93,19 @@ func (s *pushServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.status != 0:
 		problem(w, s.status, s.word)
 		return
+	}
+	if r.Method == http.MethodPut && seg[len(seg)-1] == "contents" {
+		switch {
+		case s.old:
+			problem(w, 404, "not-found")
+			return
+		case s.damageList > 0:
+			s.damageList--
+			body[64] = 'x'
+		case s.cutPut > 0:
+			s.cutPut--
+			panic(http.ErrAbortHandler)
+		}
 	}
 	if s.damage > 0 && r.Method == http.MethodPut {
 		s.damage--
@@ -158,6 +176,8 @@ func (s *pushServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			got = append(got, strconv.Itoa(n))
 		}
 		answer(200, wire.PushParts{Part: s.limits.Part, Got: strings.Join(got, ",")})
+	case r.Method == http.MethodPut && len(seg) == 3:
+		s.several(w, body, answer)
 	case r.Method == http.MethodPut && len(seg) == 6:
 		n, _ := strconv.Atoi(seg[5])
 		if s.parts[seg[3]] == nil {

@@ -629,19 +629,17 @@ func (r *run) check(ctx context.Context, batch []*found) error {
 	if len(verdicts) != len(batch) {
 		return &endpoint.LocalError{What: "use the answer of the server", Err: fmt.Errorf("%d verdicts for %d files", len(verdicts), len(batch))}
 	}
+	var send []*found
 	for i, f := range batch {
 		v := verdicts[i]
 		r.answered(f, v)
-		if v.Answer != wire.PushSend {
+		if f.base = v.Base; v.Answer == wire.PushSend && r.uploads.isNew(f) {
+			send = append(send, f)
+		} else {
 			f.file.Discard()
-			continue
-		}
-		f.base = v.Base
-		if err := r.uploads.add(ctx, f); err != nil {
-			return err
 		}
 	}
-	return nil
+	return r.uploads.add(ctx, send)
 }
 
 // answered reports the server's answer for a file.

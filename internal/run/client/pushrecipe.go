@@ -43,11 +43,16 @@ func (c *source) isShort(l *wire.PushLimits) bool {
 // worthwhile reports whether a recipe saves a tenth of a content at least.
 func worthwhile(r *blocks.Recipe) bool { return r.Copied() >= r.Size()/10 }
 
+// comparable reports whether the server may have much of a content.
+func (u *uploads) comparable(f *found) bool {
+	return f.base != "" && !u.r.p.NoDelta && u.r.limits.Blocks == blocks.Method
+}
+
 // compare finds out what a content has in common with the one that the server proposes. An error
 // is that of reading the content. What goes wrong at the server makes no difference: the content
 // is sent whole.
 func (u *uploads) compare(ctx context.Context, f *found, c *source) error {
-	if f.base == "" || u.r.p.NoDelta || u.r.limits.Blocks != blocks.Method {
+	if !u.comparable(f) {
 		return nil
 	}
 	var list []byte

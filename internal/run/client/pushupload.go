@@ -23,6 +23,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/endpoint"
 	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -46,7 +47,7 @@ const (
 // uploads are the contents of a run that are sent.
 type uploads struct {
 	r        *run
-	queue    chan *found
+	queue    chan []*found // each group is sent in one request if it has several contents
 	requests chan struct{} // a semaphore
 	mu       sync.Mutex    // guards taken
 	taken    map[blob.Ref]bool
@@ -54,26 +55,30 @@ type uploads struct {
 
 func (u *uploads) init(r *run) {
 	n := cmp.Or(r.p.Parallel, defaultParallel)
-	u.r, u.queue, u.requests, u.taken = r, make(chan *found, n), make(chan struct{}, n), map[blob.Ref]bool{}
+	u.r, u.queue, u.requests, u.taken = r, make(chan []*found, n), make(chan struct{}, n), map[blob.Ref]bool{}
 }
 
-// add queues a content, unless it was queued before.
-func (u *uploads) add(ctx context.Context, f *found) error {
+// add queues contents that were not queued before.
+func (u *uploads) add(ctx context.Context, list []*found) error {
+	for _, group := range u.groups(list) {
+		select {
+		case u.queue <- group:
+		case <-ctx.Done():
+			for _, f := range group {
+				f.file.Discard()
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// isNew reports whether a content was not queued before.
+func (u *uploads) isNew(f *found) bool {
 	u.mu.Lock()
+	defer u.mu.Unlock()
 	again := u.taken[f.ref]
 	u.taken[f.ref] = true
-	u.mu.Unlock()
-	if again {
-		f.file.Discard()
-		return nil
-	}
-	select {
-	case u.queue <- f:
-		return nil
-	case <-ctx.Done():
-		f.file.Discard()
-		return ctx.Err()
-	}
+	return !again
 }
 
 // end ends the queue.
@@ -81,18 +86,26 @@ func (u *uploads) end() { close(u.queue) }
 
 // work sends contents until the queue ends.
 func (u *uploads) work(ctx context.Context) error {
-	for f := range u.queue {
-		err := u.send(ctx, f)
-		f.file.Discard()
-		if answer, ok := errors.AsType[*answerError](err); ok && answer.is("not-symbol") {
-			u.r.answered(f, wire.PushVerdict{Answer: wire.PushRefuse, Reason: answer.Detail})
-			continue
+	for group := range u.queue {
+		err := u.sendGroup(ctx, group)
+		for _, f := range group {
+			f.file.Discard()
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sendAlone sends one content, and reports if the server refuses it.
+func (u *uploads) sendAlone(ctx context.Context, f *found) error {
+	err := u.send(ctx, f)
+	if answer, ok := errors.AsType[*answerError](err); ok && answer.is("not-symbol") {
+		u.r.answered(f, wire.PushVerdict{Answer: wire.PushRefuse, Reason: answer.Detail})
+		return nil
+	}
+	return err
 }
 
 // send sends one content, whole or in parts.
@@ -106,7 +119,7 @@ func (u *uploads) send(ctx context.Context, f *found) error {
 		return &endpoint.LocalError{What: "read " + f.file.Path, Err: errChanged}
 	}
 	from := &source{Content: c}
-	from.encode = !u.r.p.Plain && slices.Contains(u.r.limits.Encodings, "zstd") && compressible(c, f.Size)
+	from.encode = u.packs(c)
 	if err := u.compare(ctx, f, from); err != nil {
 		return err
 	}
@@ -125,6 +138,11 @@ func (u *uploads) send(ctx context.Context, f *found) error {
 	u.r.res.SentFiles++
 	u.r.mu.Unlock()
 	return nil
+}
+
+// packs reports whether a content is sent compressed.
+func (u *uploads) packs(c *scan.Content) bool {
+	return !u.r.p.Plain && slices.Contains(u.r.limits.Encodings, "zstd") && compressible(c, c.Size())
 }
 
 // prepareAgain prepares the second attempt to send a content, if its first one has failed for a

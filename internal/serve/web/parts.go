@@ -86,6 +86,7 @@ type Stages interface {
 	State(ctx context.Context, c stage.Caller, id string) (stage.State, error)
 	Check(ctx context.Context, c stage.Caller, id string, list []stage.Entry) ([]stage.Verdict, error)
 	Put(ctx context.Context, c stage.Caller, id string, ref blob.Ref, body io.Reader) (had bool, err error)
+	PutSeveral(ctx context.Context, c stage.Caller, id string, list []stage.Entry, body io.Reader) ([]stage.Verdict, error)
 	PutPart(ctx context.Context, c stage.Caller, id string, ref blob.Ref, total int64, n int, body io.Reader) error
 	Parts(ctx context.Context, c stage.Caller, id string, ref blob.Ref) (stage.Parts, error)
 	Commit(ctx context.Context, c stage.Caller, id string, ask stage.Commit) (stage.Committed, error)

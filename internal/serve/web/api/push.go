@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bufio"
 	"encoding/hex"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -30,6 +32,7 @@ func (a pushAPI) routes() []route {
 		bare(on(http.MethodPost, "v1/push/stages/*/check", a.checkEntries)),
 		bare(on(http.MethodGet, "v1/push/stages/*/blocks/*", a.listBlocks)),
 		bare(on(http.MethodPost, "v1/push/stages/*/commit", a.commitStage)),
+		bare(on(http.MethodPut, "v1/push/stages/*/contents", a.putContents)),
 		bare(on(http.MethodPut, "v1/push/stages/*/contents/*", a.putContent)),
 		bare(on(http.MethodGet, "v1/push/stages/*/contents/*/parts", a.listParts)),
 		bare(on(http.MethodPut, "v1/push/stages/*/contents/*/parts/*", a.putPart)),
@@ -48,7 +51,7 @@ func (a pushAPI) pushLimits(w http.ResponseWriter, r *web.Request, _ []string) e
 	out := wire.PushLimits{
 		Version: 1, MaxFile: l.MaxFile, MaxFiles: l.MaxFiles, MaxBytes: l.MaxBytes, CheckBatch: l.CheckBatch,
 		Part: l.Part, WholeBelow: l.WholeBelow,
-		Encodings: web.Codings, Blocks: blocks.Method, BareParts: true,
+		Encodings: web.Codings, Blocks: blocks.Method, BareParts: true, Several: stage.MaxSeveral, SeveralBytes: stage.MaxSeveralBytes,
 		Idle: int64(l.Idle / time.Second), Longest: int64(l.Longest / time.Second),
 	}
 	for _, q := range l.Used {
@@ -144,14 +147,18 @@ func (a pushAPI) checkEntries(w http.ResponseWriter, r *web.Request, args []stri
 	if err != nil {
 		return web.RefusalProblem(err)
 	}
-	out := make([]wire.PushVerdict, len(verdicts))
-	for i, v := range verdicts {
+	return web.WriteJSON(w, http.StatusOK, verdictsOf(verdicts))
+}
+
+func verdictsOf(list []stage.Verdict) []wire.PushVerdict {
+	out := make([]wire.PushVerdict, len(list))
+	for i, v := range list {
 		out[i] = wire.PushVerdict{Answer: v.Answer, Reason: v.Reason}
 		if v.Base != (blob.Ref{}) {
 			out[i].Base = v.Base.String()
 		}
 	}
-	return web.WriteJSON(w, http.StatusOK, out)
+	return out
 }
 
 // parseRef reads a SHA-256 in lower-case hex, as in a path.
@@ -241,6 +248,48 @@ func (a pushAPI) putContent(w http.ResponseWriter, r *web.Request, args []string
 		status = http.StatusOK
 	}
 	return web.WriteJSON(w, status, struct{}{})
+}
+
+func (a pushAPI) putContents(w http.ResponseWriter, r *web.Request, args []string) error {
+	c, err := r.Pusher()
+	if err != nil {
+		return err
+	}
+	u, err := a.uploads.Open(r)
+	if err != nil {
+		return err
+	}
+	defer u.Close()
+	verdicts, err := a.receiveContents(r, c, args[0], u)
+	if failed := u.Failure(); failed != nil && err != nil {
+		return failed
+	}
+	if err != nil {
+		return web.RefusalProblem(err)
+	}
+	web.Finish(w, r)
+	return web.WriteJSON(w, http.StatusOK, verdictsOf(verdicts))
+}
+
+// receiveContents reads a body of several contents.
+func (a pushAPI) receiveContents(r *web.Request, c stage.Caller, id string, u io.Reader) ([]stage.Verdict, error) {
+	body := bufio.NewReader(u)
+	announced, err := wire.ReadContents(body, stage.MaxSeveral)
+	if errors.Is(err, wire.ErrContents) {
+		err = &web.Problem{Word: "query", Detail: err.Error()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	list := make([]stage.Entry, len(announced))
+	for i, k := range announced {
+		ref, err := parseRef(k.SHA256)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = stage.Entry{Ref: ref, Size: k.Size}
+	}
+	return a.stages.PutSeveral(r.Context(), c, id, list, body)
 }
 
 func (a pushAPI) putPart(w http.ResponseWriter, r *web.Request, args []string) error {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -144,6 +145,32 @@ func (f *fakeStages) Put(_ context.Context, _ stage.Caller, id string, ref blob.
 	return false, nil
 }
 
+func (f *fakeStages) PutSeveral(_ context.Context, _ stage.Caller, id string, list []stage.Entry, body io.Reader) ([]stage.Verdict, error) {
+	if err := f.known(id); err != nil {
+		return nil, err
+	}
+	b, err := f.read(body)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var verdicts []stage.Verdict
+	for _, e := range list {
+		if int64(len(b)) < e.Size {
+			return nil, refusal(stage.WrongHash, "too short")
+		}
+		v := stage.Verdict{Answer: stage.Have}
+		if one := b[:e.Size]; blob.Sum(one) == e.Ref {
+			f.got[e.Ref] = one
+		} else {
+			v = stage.Verdict{Answer: stage.Send, Reason: "another hash"}
+		}
+		verdicts, b = append(verdicts, v), b[e.Size:]
+	}
+	return verdicts, nil
+}
+
 func (f *fakeStages) PutPart(_ context.Context, _ stage.Caller, id string, ref blob.Ref, total int64, n int, body io.Reader) error {
 	if err := f.known(id); err != nil {
 		return err
@@ -256,7 +283,7 @@ func TestPushRequests(t *testing.T) {
 		status             int
 		want               string // part of the answer
 	}{
-		{"GET", "", "", 200, `"check_batch":3,"part":100,"whole_below":200,"encodings":["zstd","gzip"],"blocks":"gear-4-20-64","bare_parts":true,"idle":3600,"longest":7200,"quotas":[{"product":"ours","bytes":100,"used":7}]`},
+		{"GET", "", "", 200, `"check_batch":3,"part":100,"whole_below":200,"encodings":["zstd","gzip"],"blocks":"gear-4-20-64","bare_parts":true,"several":64,"several_bytes":16777216,"idle":3600,"longest":7200,"quotas":[{"product":"ours","bytes":100,"used":7}]`},
 		{"POST", "/stages", `{"product":"ours","version":"1"}`, 201, `"id":"S","state":"open","product":"ours","version":"1"`},
 		{"POST", "/stages", `{"product":"ours","key":"again","ci_job":{"ci":"github"}}`, 200, `"id":"S"`},
 		{"POST", "/stages", `{"product":"theirs"}`, 403, "problem:forbidden"},
@@ -313,7 +340,7 @@ func TestPushRights(t *testing.T) {
 	}{{anonymous, 401}, {reader, 403}} {
 		who = p.who
 		for _, path := range []string{"GET ", "POST /stages", "GET /stages/S", "DELETE /stages/S", "POST /stages/S/check", "POST /stages/S/commit",
-			"PUT /stages/S/contents/" + ref, "GET /stages/S/contents/" + ref + "/parts", "PUT /stages/S/contents/" + ref + "/parts/0",
+			"PUT /stages/S/contents", "PUT /stages/S/contents/" + ref, "GET /stages/S/contents/" + ref + "/parts", "PUT /stages/S/contents/" + ref + "/parts/0",
 			"GET /stages/S/blocks/" + ref} {
 			method, path, _ := strings.Cut(path, " ")
 			resp, body := call(t, srv, method, path, strings.NewReader(""))
@@ -410,6 +437,61 @@ func TestPushContents(t *testing.T) {
 	for i, want := range []int{201, 200} {
 		if resp, _ := call(t, srv, "PUT", whole, bytes.NewReader(plain)); resp.StatusCode != want {
 			t.Errorf("PUT of the same content, time %d: status %d, want %d", i+1, resp.StatusCode, want)
+		}
+	}
+}
+
+// TestPushSeveral: several contents in one request, plain and encoded, and what is wrong with a body.
+func TestPushSeveral(t *testing.T) {
+	who := writer
+	one, two := []byte("one content"), bytes.Repeat([]byte("another "), 10_000)
+	announce := func(list ...[]byte) (b []byte) {
+		var contents []wire.PushContent
+		for _, c := range list {
+			contents = append(contents, wire.PushContent{SHA256: blob.Sum(c).String(), Size: int64(len(c))})
+		}
+		return wire.AppendContents(nil, contents)
+	}
+	head := announce(one, two)
+	body := slices.Concat(head, one, two)
+	damaged := bytes.Clone(body)
+	damaged[len(head)] ^= 1
+	const path, both = "/stages/S/contents", `[{"answer":"have"},{"answer":"have"}]`
+	for _, tt := range []struct {
+		name, path string
+		body       []byte
+		header     []string
+		status     int
+		want       string // part of the answer
+	}{
+		{"plain", path, body, nil, 200, both},
+		{"with a digest", path, body, []string{"Content-Digest", sha256Field(body)}, 200, both},
+		{"a wrong digest", path, body, []string{"Content-Digest", sha256Field(one)}, 422, "digest"},
+		{"zstd", path, zstded(t, body), []string{"Content-Encoding", "zstd"}, 200, both},
+		{"gzip", path, gzipped(t, body), []string{"Content-Encoding", "gzip"}, 200, both},
+		{"zstd that is truncated", path, zstded(t, body)[:40], []string{"Content-Encoding", "zstd"}, 400, "query"},
+		{"a damaged content", path, damaged, nil, 200, `[{"answer":"send","reason":"another hash"},{"answer":"have"}]`},
+		{"an early end", path, body[:len(body)-1], nil, 422, "digest"},
+		{"an unknown stage", "/stages/T/contents", body, nil, 404, "not-found"},
+		{"nothing", path, nil, nil, 400, "lines of SHA256 SIZE"},
+		{"no list", path, two, nil, 400, "lines of SHA256 SIZE"},
+		{"too many", path, announce(slices.Repeat([][]byte{one}, stage.MaxSeveral+1)...), nil, 400, "more than 64"},
+		{"no SHA-256", path, []byte("abc 7\n\nabcdefg"), nil, 400, "64 lower-case hex digits"},
+	} {
+		for _, chunked := range []bool{false, true} {
+			f := newFakeStages()
+			srv := serveAPI(t, f, &who)
+			var body io.Reader = bytes.NewReader(tt.body)
+			if chunked {
+				body = struct{ io.Reader }{body} // hides the length
+			}
+			resp, answer := call(t, srv, "PUT", tt.path, body, tt.header...)
+			if resp.StatusCode != tt.status || !strings.Contains(answer, tt.want) {
+				t.Errorf("%s, chunked %v: status %d, %s; want %d %s", tt.name, chunked, resp.StatusCode, answer, tt.status, tt.want)
+			}
+			if tt.want == both && (!bytes.Equal(f.got[blob.Sum(one)], one) || !bytes.Equal(f.got[blob.Sum(two)], two)) {
+				t.Errorf("%s, chunked %v: the contents have not arrived", tt.name, chunked)
+			}
 		}
 	}
 }
