@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
@@ -225,6 +226,9 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 		return nil, nil
 	}
 	e.learner.learn(b, place, &e.index, segments, e.moving)
+	if len(b)-covered(segments) >= worthAgain {
+		segments = e.again(b, place, segments)
+	}
 	if ok, err := e.differ(b, place, segments); !ok || err != nil {
 		if err == nil {
 			return e.whole(b)
@@ -242,6 +246,37 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 		}
 	}
 	return e.frame.b, nil
+}
+
+// again searches a block again, if that helps.
+func (e *encoder) again(b []byte, place int64, segments []segment) []segment {
+	l := &e.learner
+	cost := len(b) - covered(segments) + l.left()
+	before := slices.Clone(segments)
+	for range 3 {
+		found, ok := e.match.again(b, place, l)
+		if !ok {
+			break
+		}
+		l.learn(b, place, &e.index, found, e.moving)
+		now := len(b) - covered(found) + l.left()
+		if now >= cost {
+			l.learn(b, place, &e.index, before, e.moving)
+			e.match.out = append(e.match.out[:0], before...)
+			break
+		}
+		cost = now
+		before = append(before[:0], found...)
+	}
+	return e.match.out
+}
+
+// covered counts the bytes that segments take of the base.
+func covered(segments []segment) (n int) {
+	for _, s := range segments {
+		n += s.n
+	}
+	return n
 }
 
 // differ makes a frame of differences, in e.frame, and its entry; false if the base gives

@@ -109,6 +109,14 @@ func (l *learner) learn(b []byte, place int64, x *index, segments []segment, mov
 	l.b, l.x, l.segments = nil, nil, nil
 }
 
+// left is how many bytes of the segments are not equal after the moves.
+func (l *learner) left() (n int) {
+	for _, k := range l.bad {
+		n += int(k)
+	}
+	return n
+}
+
 // piece is what a segment has of a part of the block.
 type piece struct {
 	at, end  int   // in the block

@@ -24,6 +24,7 @@ type matcher struct {
 	mask    []bool
 	seen    [64]seenBy // of tell
 	turn    uint32
+	moved   moved
 }
 
 // seenBy is a difference of two words that was seen in a turn of tell.
@@ -58,6 +59,16 @@ func (m *matcher) block(t []byte, place int64) []segment {
 		m.scan(t, place)
 	}
 	return m.out
+}
+
+// again searches a block again, whose fields move as the learner found out. It is false if nothing
+// moves.
+func (m *matcher) again(t []byte, place int64, l *learner) ([]segment, bool) {
+	if !m.moved.begin(l, m.x, m.out) {
+		return nil, false
+	}
+	defer m.moved.end(m.x)
+	return m.block(t, place), true
 }
 
 // count counts the units of the base that the segments use, and how many bytes each
@@ -244,10 +255,13 @@ func (s *scan) jump() bool {
 	if i < s.probed || i >= s.probed+probes {
 		s.probed, s.found = i, s.m.x.probe(t[i:])
 	}
-	if s.found>>(i-s.probed)&1 == 0 || flat(t[i:]) {
-		return false
+	q := -1
+	if s.found>>(i-s.probed)&1 != 0 && !flat(t[i:]) {
+		q = s.m.x.find(t[i:])
 	}
-	q := s.m.x.find(t[i:])
+	if q < 0 && s.m.moved.hi > 0 {
+		q = s.m.moved.find(s.m.x, t[i:])
+	}
 	if q < 0 || q == p {
 		return false
 	}
