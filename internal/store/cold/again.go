@@ -4,7 +4,7 @@ import "encoding/binary"
 
 // In a table all of whose fields moved, few bytes are equal, and the segments of a block are
 // found for some of it alone. The moves that are learned from these say what became of the
-// rest: the block is searched again, in a base whose fields are moved.
+// rest: that is searched again, in a base whose fields are moved.
 
 const (
 	// worthAgain is how many bytes of a block must be insertions for another search.

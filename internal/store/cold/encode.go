@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
@@ -46,7 +45,7 @@ func EncodeKey(ctx context.Context, w io.Writer, src Source, pace func(int) erro
 // end, and the base once. Both may be of any size: of a large base, the surroundings of
 // a block's own place are searched. The base must not be a delta. For pace see EncodeKey.
 func EncodeDelta(ctx context.Context, w io.Writer, src, base Source, pace func(int) error) (Stats, error) {
-	return encodeDelta(ctx, w, src, base, Version, pace)
+	return encodeDelta(ctx, w, src, base, deltaVersion, pace)
 }
 
 // encodeDelta writes a delta of a version, or of the oldest later one that has what it needs.
@@ -119,12 +118,7 @@ func (h *Header) take(src Source, base *Source) error {
 	if h.UnpackedSize() > maxSize || h.unpackedBase() > maxSize {
 		return fmt.Errorf("cold: a content of %d bytes unpacked cannot be stored", h.UnpackedSize())
 	}
-	if h.own != nil {
-		h.Version = max(h.Version, 2)
-	}
-	if h.own.isNewer() || h.base.isNewer() {
-		h.Version = 3
-	}
+	h.Version = max(h.Version, h.own.version(), h.base.version())
 	return nil
 }
 
@@ -164,6 +158,7 @@ type encoder struct {
 	zstd     *zstd.Encoder
 	index    index
 	match    matcher
+	before   []segment // of again
 	learner  learner
 	moves    []byte
 	plain    []byte
@@ -227,7 +222,7 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 	}
 	e.learner.learn(b, place, &e.index, segments, e.moving)
 	if len(b)-covered(segments) >= worthAgain {
-		segments = e.again(b, place, segments)
+		segments = e.again(b, place)
 	}
 	if ok, err := e.differ(b, place, segments); !ok || err != nil {
 		if err == nil {
@@ -248,27 +243,22 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 	return e.frame.b, nil
 }
 
-// again searches a block again, if that helps.
-func (e *encoder) again(b []byte, place int64, segments []segment) []segment {
-	l := &e.learner
-	cost := len(b) - covered(segments) + l.left()
-	before := slices.Clone(segments)
-	for range 3 {
-		found, ok := e.match.again(b, place, l)
-		if !ok {
-			break
+// again searches a block again, as long as that helps much, and returns its segments.
+func (e *encoder) again(b []byte, place int64) []segment {
+	l, m := &e.learner, &e.match
+	for range 2 {
+		e.before = append(e.before[:0], m.out...)
+		rest, left := len(b)-covered(m.out), l.left()
+		if m.again(b, place, l) && len(b)-covered(m.out) < rest-rest/8 {
+			if l.learn(b, place, &e.index, m.out, e.moving); len(b)-covered(m.out)+l.left() < rest+left {
+				continue
+			}
+			l.learn(b, place, &e.index, e.before, e.moving)
 		}
-		l.learn(b, place, &e.index, found, e.moving)
-		now := len(b) - covered(found) + l.left()
-		if now >= cost {
-			l.learn(b, place, &e.index, before, e.moving)
-			e.match.out = append(e.match.out[:0], before...)
-			break
-		}
-		cost = now
-		before = append(before[:0], found...)
+		m.out = append(m.out[:0], e.before...)
+		break
 	}
-	return e.match.out
+	return m.out
 }
 
 // covered counts the bytes that segments take of the base.
@@ -412,7 +402,7 @@ func control(b []byte, n, m int, step int64) []byte {
 func Estimate(ctx context.Context, src Source, base *Source, n int) (int64, error) {
 	h := Header{Form: KeyForm, BlockSize: 1 << keyLog, Size: src.Size}
 	if base != nil {
-		h = Header{Version: Version, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, BaseSize: base.Size}
+		h = Header{Version: deltaVersion, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, BaseSize: base.Size}
 	}
 	if err := h.take(src, base); err != nil {
 		return 0, err

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"io"
 	"math"
-	"slices"
 	"sort"
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/store/deflate"
+	"github.com/symdepot/symdepot/internal/store/typehash"
 	"github.com/symdepot/symdepot/internal/store/zstdseq"
 )
 
@@ -77,14 +77,30 @@ func (l *layout) orNil() *layout {
 	return l
 }
 
-// isNewer says whether a layout has streams of other kinds, or recipes, than version 2 has.
-func (l *layout) isNewer() bool {
-	return l != nil && (l.newer || slices.ContainsFunc(l.streams, func(s deflate.Stream) bool { return s.Kind != deflate.Deflate }))
+// version is the oldest version of the format that has the kinds of streams, and the recipes, of a layout.
+func (l *layout) version() int {
+	if l == nil {
+		return 1
+	}
+	v := 2
+	if l.newer {
+		v = 3
+	}
+	for i := range l.streams {
+		switch l.streams[i].Kind {
+		case deflate.Deflate:
+		case typeHashes:
+			return 4
+		default:
+			v = 3
+		}
+	}
+	return v
 }
 
 // appendLayout writes the streams, with the lengths of their recipes and, from version 3 on, their
 // kinds.
-func appendLayout(b []byte, l *layout, kinds bool) []byte {
+func appendLayout(b []byte, l *layout, version int) []byte {
 	if l == nil {
 		return append(b, 0)
 	}
@@ -95,7 +111,7 @@ func appendLayout(b []byte, l *layout, kinds bool) []byte {
 		b = binary.AppendUvarint(b, uint64(s.Len))
 		b = binary.AppendUvarint(b, uint64(s.Size))
 		b = binary.AppendUvarint(b, uint64(l.recipes[i]-recipes))
-		if kinds {
+		if version >= 3 {
 			b = append(b, byte(s.Kind))
 		}
 		end, recipes = s.At+s.Len, l.recipes[i]
@@ -103,8 +119,11 @@ func appendLayout(b []byte, l *layout, kinds bool) []byte {
 	return b
 }
 
+// lastKinds are the last kinds of streams in each version of the format.
+var lastKinds = [Version + 1]deflate.Kind{3: zstdFrame, 4: typeHashes}
+
 // parseLayout reads what appendLayout has written for a content of size bytes.
-func parseLayout(b []byte, size int64, kinds bool) (l *layout, rest []byte, ok bool) {
+func parseLayout(b []byte, size int64, version int) (l *layout, rest []byte, ok bool) {
 	number := func() int64 {
 		v, n := binary.Uvarint(b)
 		if n <= 0 || v > maxSize {
@@ -125,10 +144,10 @@ func parseLayout(b []byte, size int64, kinds bool) (l *layout, rest []byte, ok b
 	for range n {
 		s := deflate.Stream{At: end + number(), Len: number(), Size: number()}
 		r := number()
-		if kinds {
+		if version >= 3 {
 			s.Kind = deflate.Kind(min(number(), math.MaxUint8))
 		}
-		if !ok || s.Kind > zstdFrame || s.At > size || s.Len > size-s.At || s.Len == 0 {
+		if !ok || s.Kind > lastKinds[version] || s.Kind == typeHashes && s.Size > 0 || s.At > size || s.Len > size-s.At || s.Len == 0 {
 			return nil, nil, false
 		}
 		end = s.At + s.Len
@@ -300,6 +319,8 @@ type packer struct {
 	r    io.ReaderAt // the unpacked form with recipes
 	keep bool        // what was made of a stream, for who goes back and forth
 
+	watched *watch // nil if nothing is watched
+
 	mu      sync.Mutex
 	current int       // stream that is being made; -1 if none is
 	p       io.Reader // of its bytes
@@ -354,10 +375,8 @@ func (p *packer) read(b []byte, stream int, off int64) error {
 	for len(b) > 0 {
 		to := b
 		if off > p.at {
-			if p.skip == nil {
-				p.skip = make([]byte, 64<<10)
-			}
-			to = p.skip[:min(int64(len(p.skip)), off-p.at)]
+			to = p.buffer()
+			to = to[:min(int64(len(to)), off-p.at)]
 		}
 		k, err := io.ReadFull(p.p, to)
 		if p.keep && s.Len <= maxMade {
@@ -375,26 +394,50 @@ func (p *packer) read(b []byte, stream int, off int64) error {
 	return nil
 }
 
+// buffer gives bytes that may be written.
+func (p *packer) buffer() []byte {
+	if p.skip == nil {
+		p.skip = make([]byte, 64<<10)
+	}
+	return p.skip
+}
+
 // failed returns the error of a stream that cannot be made.
 func (p *packer) failed(err error) error {
-	if err == io.EOF || err == io.ErrUnexpectedEOF || deflate.IsRecipe(err) || zstdseq.IsRecipe(err) {
+	if err == io.EOF || err == io.ErrUnexpectedEOF || deflate.IsRecipe(err) || zstdseq.IsRecipe(err) ||
+		err == typehash.ErrRecipe {
 		return damaged("a stream cannot be made again: %v", err)
 	}
 	return err
 }
 
-// begin begins to make a stream.
-func (p *packer) begin(stream int) error {
+// recipe reads the recipe of a stream.
+func (p *packer) recipe(stream int) ([]byte, error) {
 	s := &p.streams[stream]
 	from, end := int64(0), p.recipes[stream]
 	if stream > 0 {
 		from = p.recipes[stream-1]
 	}
-	if end-from > min(s.Len, maxPacked)/8+maxLayout {
-		return damaged("a recipe of %d bytes for a stream of %d", end-from, s.Len)
+	if end-from > min(s.Len, maxPacked)/8+maxLayout || s.Kind == typeHashes && end-from > typehash.MaxRecipe {
+		return nil, damaged("a recipe of %d bytes for a stream of %d", end-from, s.Len)
 	}
 	recipe := make([]byte, end-from)
-	if err := readFull(p.r, recipe, p.unpacked+from, "the recipes"); err != nil {
+	return recipe, readFull(p.r, recipe, p.unpacked+from, "the recipes")
+}
+
+// begin begins to make a stream.
+func (p *packer) begin(stream int) error {
+	s := &p.streams[stream]
+	if s.Kind == typeHashes {
+		r, err := p.hashes(stream)
+		if err != nil {
+			return err
+		}
+		p.current, p.at, p.made, p.p = stream, 0, p.made[:0], r
+		return nil
+	}
+	recipe, err := p.recipe(stream)
+	if err != nil {
 		return err
 	}
 	plain := bufio.NewReaderSize(io.NewSectionReader(p.r, p.starts[stream], s.Size), pieceSize)

@@ -61,14 +61,31 @@ func (m *matcher) block(t []byte, place int64) []segment {
 	return m.out
 }
 
-// again searches a block again, whose fields move as the learner found out. It is false if nothing
-// moves.
-func (m *matcher) again(t []byte, place int64, l *learner) ([]segment, bool) {
+// again searches what no segment of a block has in the window, whose fields move as the learner found out, and
+// adds the segments that are there. It is false if nothing moves, or the block would use too much of the base.
+func (m *matcher) again(t []byte, place int64, l *learner) bool {
 	if !m.moved.begin(l, m.x, m.out) {
-		return nil, false
+		return false
 	}
 	defer m.moved.end(m.x)
-	return m.block(t, place), true
+	known := len(m.out)
+	from := int(min(max(place-m.x.from, 0), int64(len(m.x.data)))) // of what is next
+	for i, at := 0, 0; i <= known; i++ {
+		end := len(t)
+		if i < known {
+			end = m.out[i].at
+		}
+		if end-at >= apart {
+			s := scan{m: m, t: t[:end], i: at, last: segment{at: at, from: from, gain: strict}, shift: from - at, seen: at, again: true}
+			s.lo, s.hi = m.bounds(from)
+			s.run()
+		}
+		if i < known {
+			at, from = end+m.out[i].n, m.out[i].from+m.out[i].n
+		}
+	}
+	slices.SortFunc(m.out, func(a, b segment) int { return a.at - b.at })
+	return m.count(t) <= maxUnits
 }
 
 // count counts the units of the base that the segments use, and how many bytes each
@@ -129,6 +146,7 @@ type scan struct {
 	lo, hi int     // what of the window it may use
 	shift  int     // of block against window
 	i      int     // where the search is
+	again  bool    // only for bytes that moved
 
 	seen   int // where the last equal bytes ended
 	judged int // up to where drift was asked, or need not be
@@ -153,11 +171,17 @@ func (m *matcher) scan(t []byte, place int64) {
 	if !m.moving {
 		s.pause = len(t)
 	}
+	s.run()
+}
+
+// run finds the segments from where the search is to the end.
+func (s *scan) run() {
+	t := s.t
 	for s.i < len(t) {
-		if s.i-s.asked >= s.pause && s.i+record+4 <= len(t) {
+		if !s.again && s.i-s.asked >= s.pause && s.i+record+4 <= len(t) {
 			s.realign()
 		}
-		if s.i-s.judged >= s.wait && s.judged+sample <= len(t) {
+		if !s.again && s.i-s.judged >= s.wait && s.judged+sample <= len(t) {
 			s.drift()
 			continue
 		}
@@ -172,7 +196,7 @@ func (m *matcher) scan(t []byte, place int64) {
 		}
 		s.i++
 	}
-	m.end(t, s.last, s.hi, len(t), 0, 0)
+	s.m.end(t, s.last, s.hi, len(t), 0, 0)
 }
 
 // realign goes on with another shift if the records at the present one are others.
@@ -252,16 +276,7 @@ func (s *scan) alike() bool {
 // jump goes on with another shift if there are more equal bytes anywhere.
 func (s *scan) jump() bool {
 	i, p, t, base := s.i, s.i+s.shift, s.t, s.m.x.data
-	if i < s.probed || i >= s.probed+probes {
-		s.probed, s.found = i, s.m.x.probe(t[i:])
-	}
-	q := -1
-	if s.found>>(i-s.probed)&1 != 0 && !flat(t[i:]) {
-		q = s.m.x.find(t[i:])
-	}
-	if q < 0 && s.m.moved.hi > 0 {
-		q = s.m.moved.find(s.m.x, t[i:])
-	}
+	q := s.find()
 	if q < 0 || q == p {
 		return false
 	}
@@ -276,6 +291,24 @@ func (s *scan) jump() bool {
 	s.i = i + n
 	s.seen, s.judged, s.wait = s.i, s.i, sample
 	return true
+}
+
+// find gives a place in the window that has the next bytes, or -1.
+func (s *scan) find() int {
+	b := s.t[s.i:]
+	if s.again {
+		if flat(b) {
+			return -1
+		}
+		return s.m.moved.find(s.m.x, b)
+	}
+	if s.i < s.probed || s.i >= s.probed+probes {
+		s.probed, s.found = s.i, s.m.x.probe(b)
+	}
+	if s.found>>(s.i-s.probed)&1 == 0 || flat(b) {
+		return -1
+	}
+	return s.m.x.find(b)
 }
 
 // drift compares sample bytes, and looks reach bytes around a place, or only near bytes

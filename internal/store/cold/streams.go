@@ -23,7 +23,7 @@ const (
 )
 
 // Unpack finds the streams of deflate and zstd of src that can be made again of their bytes: compressed
-// sections, members of archives, folders of cabinets. The result stands for the same content; its cold files hold
+// sections, members of archives, folders of cabinets; and the hashes of types of a PDB. The result stands for the same content; its cold files hold
 // the streams unpacked. A stream that is damaged, of an unknown program, or takes too long
 // stays as it is.
 func Unpack(ctx context.Context, src Source) (Source, error) {
@@ -47,6 +47,9 @@ func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 	f.begin(limit, src, recipes)
 	defer f.end()
 	err := f.search()
+	if err == nil {
+		err = f.hashes()
+	}
 	if ctx.Err() != nil {
 		return src, ctx.Err()
 	}
