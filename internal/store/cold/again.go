@@ -42,23 +42,12 @@ func (v *moved) begin(l *learner, x *index, segments []segment) bool {
 	any := false
 	for i := range l.moves.n {
 		s := &l.moves.steps[i]
-		first, last := s.parts.ends()
-		if s.kind == stepCode {
+		if s.kind == stepCode { // by how much operands move depends on where they come to
 			continue
 		}
 		any = true
-		from := v.lo
-		if first > 0 {
-			from = max(from, shift+first<<partLog)
-		}
-		end := v.hi
-		if last < maxParts-1 {
-			end = min(end, shift+(last+1)<<partLog)
-		}
-		for from < end {
-			n := min(partLen, end-from)
-			s.apply(x.data[from:from+n], x.from+int64(from), x.from+int64(from), &v.places)
-			from += n
+		for from := v.lo; from < v.hi; from += partLen {
+			s.apply(x.data[from:min(from+partLen, v.hi)], x.from+int64(from), x.from+int64(from), &v.places)
 		}
 	}
 	if !any {
@@ -100,20 +89,6 @@ func (v *moved) find(x *index, b []byte) int {
 		return -1
 	}
 	return p
-}
-
-// ends gives the first and the last part.
-func (p *parts) ends() (first, last int) {
-	first = -1
-	for i := range maxParts {
-		if p.has(i) {
-			if first < 0 {
-				first = i
-			}
-			last = i
-		}
-	}
-	return max(first, 0), last
 }
 
 // usual gives by how much most bytes of a block are before their place in the window.

@@ -184,7 +184,7 @@ func (h *Header) readMore(r io.ReaderAt, end int64) error {
 		return damaged("its list of streams contradicts itself")
 	}
 	base, list, ok := parseLayout(list, h.BaseSize, h.Version)
-	if !ok || len(list) > 0 || base.stored() != base.unpacked || h.Form == KeyForm && len(base.streams) > 0 {
+	if !ok || len(list) > 0 || base.stored() != base.unpacked || h.Form == KeyForm && len(base.streams) > 0 || base.hasRecipes() {
 		return damaged("the list of streams of its base contradicts itself")
 	}
 	h.own, h.base = own.orNil(), base.orNil()

@@ -1,7 +1,6 @@
 package cold
 
 import (
-	"bytes"
 	"cmp"
 	"io"
 	"slices"
@@ -27,11 +26,11 @@ func (f *finder) hashes() error {
 	if err != nil {
 		return err
 	}
-	n := int64(0)
+	n, named := int64(0), 0
 	for _, r := range runs {
-		n += r.Len
+		n, named = n+r.Len, named+32+len(r.Recipe)
 	}
-	if n < leastHashes {
+	if n < leastHashes || named > maxLayout {
 		return nil
 	}
 	for _, r := range runs {
@@ -59,19 +58,30 @@ type watched struct {
 	of int // hasher
 }
 
+// hasRecipes says whether a layout has recipes of hashes of types.
+func (l *layout) hasRecipes() bool {
+	return slices.ContainsFunc(l.streams, func(s deflate.Stream) bool { return len(s.Recipe) > 0 })
+}
+
+// isHashes says whether the streams of a layout are hashes of types.
+func (l *layout) isHashes() bool {
+	return !slices.ContainsFunc(l.streams, func(s deflate.Stream) bool { return s.Kind != typeHashes })
+}
+
 // watch begins to watch what is read.
 func (p *packer) watch() error {
 	w := &watch{r: p.r, hashers: make([]*typehash.Hasher, len(p.streams)), missed: make([]bool, len(p.streams))}
 	n := int64(0)
 	for i := range p.streams {
-		if p.streams[i].Kind != typeHashes {
+		s := &p.streams[i]
+		if s.Kind != typeHashes {
 			continue
 		}
-		h, err := p.hasher(i)
+		h, err := typehash.NewHasher(s.Recipe, s.Len)
 		if err != nil {
-			return err
+			return p.failed(err)
 		}
-		if n += p.streams[i].Len + 64*int64(len(h.Ranges)+1); n > maxWatched {
+		if n += s.Len + 64*int64(len(h.Ranges)+1); n > maxWatched {
 			break // these are made of their records when they are read
 		}
 		w.hashers[i] = h
@@ -140,30 +150,66 @@ func (w *watch) take(stream int) []byte {
 	return b
 }
 
-// hasher makes the hasher of a stream.
-func (p *packer) hasher(stream int) (*typehash.Hasher, error) {
-	recipe, err := p.recipe(stream)
-	if err != nil {
-		return nil, err
+// hashes makes the hashes of a stream.
+func (p *packer) hashes(stream int) ([]byte, error) {
+	if b := p.watched.take(stream); b != nil {
+		return b, nil
 	}
-	h, err := typehash.NewHasher(recipe, p.streams[stream].Len)
+	s := &p.streams[stream]
+	h, err := typehash.NewHasher(s.Recipe, s.Len)
 	if err != nil {
 		return nil, p.failed(err)
 	}
-	return h, nil
+	b, err := h.Read(p.r, p.buffer())
+	return b, p.failed(err)
 }
 
-// hashes makes the hashes of a stream.
-func (p *packer) hashes(stream int) (io.Reader, error) {
-	b := p.watched.take(stream)
-	if b == nil {
-		h, err := p.hasher(stream)
-		if err != nil {
-			return nil, err
+// writeHashed writes the whole content, whose streams are hashes of types. What the blocks hold is written from
+// there.
+func (c *Reader) writeHashed(w io.Writer) (n int64, err error) {
+	p := newPacker(storedForm{c}, c.header.own, false)
+	if err := p.watch(); err != nil {
+		return 0, err
+	}
+	at := int64(0) // in the unpacked form
+	for i := 0; i <= len(p.streams); i++ {
+		end := p.unpacked
+		if i < len(p.streams) {
+			end = p.starts[i]
 		}
-		if b, err = h.Read(p.r, p.buffer()); err != nil {
-			return nil, p.failed(err)
+		for at < end && err == nil {
+			var k int
+			k, err = c.writePart(w, at, end, p.watched)
+			n, at = n+int64(k), at+int64(k)
+		}
+		if err != nil || i == len(p.streams) {
+			return n, err
+		}
+		b, err := p.hashes(i)
+		if err != nil {
+			return n, err
+		}
+		k, err := w.Write(b)
+		if n += int64(k); err != nil {
+			return n, err
 		}
 	}
-	return bytes.NewReader(b), nil
+	return n, nil
+}
+
+// writePart writes bytes of the unpacked form from an offset on, as far as their block goes.
+func (c *Reader) writePart(w io.Writer, at, end int64, seen *watch) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := at / c.header.BlockSize
+	data, err := c.block(i)
+	if err != nil {
+		return 0, err
+	}
+	from := i * c.header.BlockSize
+	data = data[at-from : min(int64(len(data)), end-from)]
+	if seen != nil {
+		seen.see(data, at)
+	}
+	return w.Write(data)
 }

@@ -2,6 +2,7 @@ package cold
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -99,7 +100,7 @@ func (l *layout) version() int {
 }
 
 // appendLayout writes the streams, with the lengths of their recipes and, from version 3 on, their
-// kinds.
+// kinds. The recipe of hashes of types follows.
 func appendLayout(b []byte, l *layout, version int) []byte {
 	if l == nil {
 		return append(b, 0)
@@ -110,10 +111,11 @@ func appendLayout(b []byte, l *layout, version int) []byte {
 		b = binary.AppendUvarint(b, uint64(s.At-end))
 		b = binary.AppendUvarint(b, uint64(s.Len))
 		b = binary.AppendUvarint(b, uint64(s.Size))
-		b = binary.AppendUvarint(b, uint64(l.recipes[i]-recipes))
+		b = binary.AppendUvarint(b, uint64(l.recipes[i]-recipes)+uint64(len(s.Recipe)))
 		if version >= 3 {
 			b = append(b, byte(s.Kind))
 		}
+		b = append(b, s.Recipe...)
 		end, recipes = s.At+s.Len, l.recipes[i]
 	}
 	return b
@@ -149,6 +151,12 @@ func parseLayout(b []byte, size int64, version int) (l *layout, rest []byte, ok 
 		}
 		if !ok || s.Kind > lastKinds[version] || s.Kind == typeHashes && s.Size > 0 || s.At > size || s.Len > size-s.At || s.Len == 0 {
 			return nil, nil, false
+		}
+		if s.Kind == typeHashes {
+			if r > int64(min(len(b), typehash.MaxRecipe)) {
+				return nil, nil, false
+			}
+			s.Recipe, b, r = b[:r:r], b[r:], 0
 		}
 		end = s.At + s.Len
 		if unpacked += s.Size + r; unpacked > maxSize {
@@ -319,7 +327,7 @@ type packer struct {
 	r    io.ReaderAt // the unpacked form with recipes
 	keep bool        // what was made of a stream, for who goes back and forth
 
-	watched *watch // nil if nothing is watched
+	watched *watch // nil if nothing is
 
 	mu      sync.Mutex
 	current int       // stream that is being made; -1 if none is
@@ -411,33 +419,26 @@ func (p *packer) failed(err error) error {
 	return err
 }
 
-// recipe reads the recipe of a stream.
-func (p *packer) recipe(stream int) ([]byte, error) {
-	s := &p.streams[stream]
-	from, end := int64(0), p.recipes[stream]
-	if stream > 0 {
-		from = p.recipes[stream-1]
-	}
-	if end-from > min(s.Len, maxPacked)/8+maxLayout || s.Kind == typeHashes && end-from > typehash.MaxRecipe {
-		return nil, damaged("a recipe of %d bytes for a stream of %d", end-from, s.Len)
-	}
-	recipe := make([]byte, end-from)
-	return recipe, readFull(p.r, recipe, p.unpacked+from, "the recipes")
-}
-
 // begin begins to make a stream.
 func (p *packer) begin(stream int) error {
 	s := &p.streams[stream]
 	if s.Kind == typeHashes {
-		r, err := p.hashes(stream)
+		b, err := p.hashes(stream)
 		if err != nil {
 			return err
 		}
-		p.current, p.at, p.made, p.p = stream, 0, p.made[:0], r
+		p.current, p.at, p.made, p.p = stream, 0, p.made[:0], bytes.NewReader(b)
 		return nil
 	}
-	recipe, err := p.recipe(stream)
-	if err != nil {
+	from, end := int64(0), p.recipes[stream]
+	if stream > 0 {
+		from = p.recipes[stream-1]
+	}
+	if end-from > min(s.Len, maxPacked)/8+maxLayout {
+		return damaged("a recipe of %d bytes for a stream of %d", end-from, s.Len)
+	}
+	recipe := make([]byte, end-from)
+	if err := readFull(p.r, recipe, p.unpacked+from, "the recipes"); err != nil {
 		return err
 	}
 	plain := bufio.NewReaderSize(io.NewSectionReader(p.r, p.starts[stream], s.Size), pieceSize)

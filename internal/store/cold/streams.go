@@ -63,6 +63,10 @@ func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 	var tail []byte
 	newer := false
 	for i := range f.streams {
+		if f.streams[i].Kind == typeHashes { // its recipe stays in the layout
+			lens = append(lens, 0)
+			continue
+		}
 		r := f.streams[i].Recipe
 		newer = newer || deflate.Newer(r)
 		lens, tail = append(lens, int64(len(r))), append(tail, r...)
