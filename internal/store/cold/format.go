@@ -109,12 +109,24 @@ type Header struct {
 }
 
 // Streams is the number of deflate streams, folders of cabinets and frames of zstd of the content that are
-// stored unpacked, and of runs of hashes of types that are not stored.
+// stored unpacked.
 func (h Header) Streams() int {
 	if h.own == nil {
 		return 0
 	}
-	return len(h.own.streams)
+	return len(h.own.streams) - h.HashRuns()
+}
+
+// HashRuns is the number of runs of hashes of types that are not stored.
+func (h Header) HashRuns() (n int) {
+	if h.own != nil {
+		for i := range h.own.streams {
+			if h.own.streams[i].Kind == typeHashes {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // UnpackedSize is the length of what is stored in blocks: the content with its

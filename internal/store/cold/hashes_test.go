@@ -128,7 +128,7 @@ func TestHashes(t *testing.T) {
 		key, delta := chilled(t, base, nil), chilled(t, b, base)
 		for what, file := range map[string][]byte{"key": key, "delta": delta} {
 			h, err := ReadHeader(bytes.NewReader(file), int64(len(file)))
-			if err != nil || h.Version != 4 || h.Streams() == 0 || h.UnpackedSize() > h.Size-4*types {
+			if err != nil || h.Version != 4 || h.HashRuns() == 0 || h.Streams() > 0 || h.UnpackedSize() > h.Size-4*types {
 				t.Errorf("%s: head of the %s %+v, %v", name, what, h, err)
 			}
 		}

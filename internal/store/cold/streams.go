@@ -23,9 +23,9 @@ const (
 )
 
 // Unpack finds the streams of deflate and zstd of src that can be made again of their bytes: compressed
-// sections, members of archives, folders of cabinets; and the hashes of types of a PDB. The result stands for the same content; its cold files hold
-// the streams unpacked. A stream that is damaged, of an unknown program, or takes too long
-// stays as it is.
+// sections, members of archives, folders of cabinets. If there are none, it finds the hashes of types of a PDB.
+// The result stands for the same content; its cold files hold the streams unpacked, and not the hashes. A
+// stream that is damaged, of an unknown program, or takes too long stays as it is.
 func Unpack(ctx context.Context, src Source) (Source, error) {
 	return unpack(ctx, src, true)
 }
