@@ -2,15 +2,18 @@ package cold
 
 import "encoding/binary"
 
-// In a table all of whose fields moved, few bytes are equal, and the segments of a block are
-// found for some of it alone. The moves that are learned from these say what became of the
-// rest: that is searched again, in a base whose fields are moved.
+// Where many fields moved, few bytes are equal, and segments are found in wrong places or not at all. The moves
+// that are learned from the others say what became of these fields: what costs much is searched again, in a base
+// whose fields are moved.
 
 const (
-	// worthAgain is how many bytes of a block must be insertions for another search.
-	worthAgain = 8 << 10
+	// Parts of a block are searched again of whose bytes dear or more differ or are insertions, if those are
+	// worthAgain together, and must be gainAgain fewer then.
+	worthAgain = 12 << 10
+	gainAgain  = 4 << 10
+	dear       = partLen / 8
 	// around is how many bytes of the base before and behind those of the block are moved, too.
-	around    = 512 << 10
+	around    = 256 << 10
 	movedLen  = 1<<deltaLog + 2*around
 	movedStep = 2 // log2 of the distance of places
 	movedLog  = 19

@@ -221,7 +221,7 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 		return nil, nil
 	}
 	e.learner.learn(b, place, &e.index, segments, e.moving)
-	if len(b)-covered(segments) >= worthAgain {
+	if e.learner.moves.n > 0 {
 		segments = e.again(b, place)
 	}
 	if ok, err := e.differ(b, place, segments); !ok || err != nil {
@@ -243,30 +243,19 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 	return e.frame.b, nil
 }
 
-// again searches a block again, as long as that helps much, and returns its segments.
+// again searches a block again, as long as that helps, and returns its segments.
 func (e *encoder) again(b []byte, place int64) []segment {
 	l, m := &e.learner, &e.match
 	for range 2 {
+		cost, much := l.cost(m.out)
 		e.before = append(e.before[:0], m.out...)
-		rest, left := len(b)-covered(m.out), l.left()
-		if m.again(b, place, l) && len(b)-covered(m.out) < rest-rest/8 {
-			if l.learn(b, place, &e.index, m.out, e.moving); len(b)-covered(m.out)+l.left() < rest+left {
-				continue
-			}
-			l.learn(b, place, &e.index, e.before, e.moving)
+		if much < worthAgain || !m.again(b, place, l, cost) {
+			m.out = append(m.out[:0], e.before...)
+			break
 		}
-		m.out = append(m.out[:0], e.before...)
-		break
+		l.learn(b, place, &e.index, m.out, e.moving)
 	}
 	return m.out
-}
-
-// covered counts the bytes that segments take of the base.
-func covered(segments []segment) (n int) {
-	for _, s := range segments {
-		n += s.n
-	}
-	return n
 }
 
 // differ makes a frame of differences, in e.frame, and its entry; false if the base gives

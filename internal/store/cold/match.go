@@ -25,6 +25,7 @@ type matcher struct {
 	seen    [64]seenBy // of tell
 	turn    uint32
 	moved   moved
+	cuts    []segment // of cut
 }
 
 // seenBy is a difference of two words that was seen in a turn of tell.
@@ -61,13 +62,16 @@ func (m *matcher) block(t []byte, place int64) []segment {
 	return m.out
 }
 
-// again searches what no segment of a block has in the window, whose fields move as the learner found out, and
-// adds the segments that are there. It is false if nothing moves, or the block would use too much of the base.
-func (m *matcher) again(t []byte, place int64, l *learner) bool {
+// again searches those parts of a block that are worth it in the window, whose fields move as the learner found
+// out. cost is how many bytes of each part differ or are insertions. It is false if nothing moves, if that is
+// hardly better, or if the block would use too much of the base.
+func (m *matcher) again(t []byte, place int64, l *learner, cost *[maxParts]int32) bool {
 	if !m.moved.begin(l, m.x, m.out) {
 		return false
 	}
 	defer m.moved.end(m.x)
+	old := m.bad(t)
+	m.cut(cost)
 	known := len(m.out)
 	from := int(min(max(place-m.x.from, 0), int64(len(m.x.data)))) // of what is next
 	for i, at := 0, 0; i <= known; i++ {
@@ -85,7 +89,36 @@ func (m *matcher) again(t []byte, place int64, l *learner) bool {
 		}
 	}
 	slices.SortFunc(m.out, func(a, b segment) int { return a.at - b.at })
-	return m.count(t) <= maxUnits
+	return old-m.bad(t) >= max(gainAgain, old/8) && m.count(t) <= maxUnits
+}
+
+// cut takes the parts of a block that cost much out of its segments.
+func (m *matcher) cut(cost *[maxParts]int32) {
+	m.cuts = append(m.cuts[:0], m.out...)
+	m.out = m.out[:0]
+	for _, s := range m.cuts {
+		for at, end := s.at, s.at+s.n; at < end; {
+			next := at
+			for next < end && cost[next>>partLog] < dear {
+				next = min(end, (next>>partLog+1)<<partLog)
+			}
+			if next > at {
+				m.out = append(m.out, segment{at: at, n: next - at, from: s.from + at - s.at, gain: s.gain})
+			}
+			for at = next; at < end && cost[at>>partLog] >= dear; {
+				at = min(end, (at>>partLog+1)<<partLog)
+			}
+		}
+	}
+}
+
+// bad counts the bytes of a block that are not equal to those of their segments in the window, or in none.
+func (m *matcher) bad(t []byte) int {
+	n := len(t)
+	for _, s := range m.out {
+		n -= equal(t[s.at:s.at+s.n], m.x.data[s.from:s.from+s.n])
+	}
+	return n
 }
 
 // count counts the units of the base that the segments use, and how many bytes each
