@@ -43,7 +43,7 @@ func (r coldReport) print(a *console.Console) error {
 		fmt.Fprintf(a.Stdout, "  %s unpacked, %s in all\n", term.Count(int64(r.Streams), "compressed stream"), term.Size(r.Unpacked))
 	}
 	if r.Hashes > 0 {
-		fmt.Fprintf(a.Stdout, "  %s of types not stored, %s without them\n", term.Count(int64(r.Hashes), "run")+" of hashes", term.Size(r.Unpacked))
+		fmt.Fprintf(a.Stdout, "  %s of hashes of types not stored, %s without them\n", term.Count(int64(r.Hashes), "run"), term.Size(r.Unpacked))
 	}
 	for _, kind := range []string{"plain", "delta", "copy", "zero"} {
 		if n := r.Blocks[kind]; n > 0 {

@@ -243,17 +243,18 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 	return e.frame.b, nil
 }
 
-// again searches a block again, as long as that helps, and returns its segments.
+// again searches a block again, if that may help, and returns its segments.
 func (e *encoder) again(b []byte, place int64) []segment {
 	l, m := &e.learner, &e.match
-	for range 2 {
-		cost, much := l.cost(m.out)
-		e.before = append(e.before[:0], m.out...)
-		if much < worthAgain || !m.again(b, place, l, cost) {
-			m.out = append(m.out[:0], e.before...)
-			break
-		}
+	cost, much := l.cost(m.out)
+	if much < worthAgain {
+		return m.out
+	}
+	e.before = append(e.before[:0], m.out...)
+	if m.again(b, place, l, cost) {
 		l.learn(b, place, &e.index, m.out, e.moving)
+	} else {
+		m.out = append(m.out[:0], e.before...)
 	}
 	return m.out
 }
