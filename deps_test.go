@@ -223,8 +223,9 @@ var mayImport = map[string][]string{
 	"internal/store/blob/blobtest":     {"internal/store/blob"},
 	"internal/store/bucket":            {"internal/base/glob", "internal/base/wire"},
 	"internal/store/bucket/buckettest": {"internal/base/symtest", "internal/store/bucket"},
-	"internal/store/cold":              {"internal/store/deflate", "internal/store/zstdseq"},
+	"internal/store/cold":              {"internal/store/deflate", "internal/store/typehash", "internal/store/zstdseq"},
 	"internal/store/deflate":           {},
+	"internal/store/typehash":          {},
 	"internal/store/zstdseq":           {},
 
 	"internal/base/account":    {},

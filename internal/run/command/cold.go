@@ -62,7 +62,8 @@ func (c coldInspectCmd) inspect(path string) (coldReport, error) {
 	r := coldReport{Path: path, Version: h.Version, Form: h.Form.String(), SHA256: hex.EncodeToString(h.Sum[:]), Size: h.Size, Bytes: p.Bytes,
 		Share: float64(p.Bytes) / float64(max(h.Size, 1)), Table: p.Table, Frames: p.Frames, Units: p.Units, Most: p.Most,
 		Blocks: map[string]int{"plain": s.Plain, "delta": s.Delta, "copy": s.Copied, "zero": s.Zero}}
-	if r.Streams = h.Streams(); r.Streams > 0 {
+	r.Hashes = h.HashRuns()
+	if r.Streams = h.Streams(); r.Streams+r.Hashes > 0 {
 		r.Unpacked = h.UnpackedSize()
 	}
 	if h.Form == cold.DeltaForm {

@@ -19,6 +19,7 @@ type coldReport struct {
 	BaseSHA256 string           `json:"base_sha256,omitempty"`
 	BaseSize   int64            `json:"base_size,omitempty"`
 	Streams    int              `json:"streams,omitempty"`
+	Hashes     int              `json:"type_hash_runs,omitempty"`
 	Unpacked   int64            `json:"unpacked_size,omitempty"`
 	Bytes      int64            `json:"bytes"`
 	Share      float64          `json:"share"`
@@ -40,6 +41,9 @@ func (r coldReport) print(a *console.Console) error {
 	}
 	if r.Streams > 0 {
 		fmt.Fprintf(a.Stdout, "  %s unpacked, %s in all\n", term.Count(int64(r.Streams), "compressed stream"), term.Size(r.Unpacked))
+	}
+	if r.Hashes > 0 {
+		fmt.Fprintf(a.Stdout, "  %s of hashes of types not stored, %s without them\n", term.Count(int64(r.Hashes), "run"), term.Size(r.Unpacked))
 	}
 	for _, kind := range []string{"plain", "delta", "copy", "zero"} {
 		if n := r.Blocks[kind]; n > 0 {

@@ -127,6 +127,8 @@ func TestTortureBits(t *testing.T) {
 	key, delta := encoded(t, base, nil), encoded(t, b, base)
 	movedBase, movedTo := moving(20_000)
 	movedDelta := encoded(t, movedTo, movedBase)
+	types := typesPDB(t, typeRecords(3000, -1), inOrder)
+	typesKey := chilled(t, types, nil)
 	at := func(file []byte) int { return int(binary.LittleEndian.Uint64(file[len(file)-footLen:])) }
 	silent := 0
 	for _, test := range []struct {
@@ -140,6 +142,7 @@ func TestTortureBits(t *testing.T) {
 		{"delta", delta, bytes.NewReader(base), b, headEnd(delta), at(delta)},
 		{"delta with moves", movedDelta, bytes.NewReader(movedBase), movedTo, headEnd(movedDelta), at(movedDelta)},
 		{"head", delta, bytes.NewReader(base), b, 0, headEnd(delta)},
+		{"head with recipes", typesKey, nil, types, 0, headEnd(typesKey)},
 		{"table and foot", delta, bytes.NewReader(base), b, at(delta), len(delta)},
 	} {
 		for range 10_000 {
@@ -229,6 +232,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(encoded(f, movedTo, movedBase), true)
 	f.Add(chilled(f, framed(f, base[:30_000]), nil), true) // with recipes
 	f.Add(chilled(f, compressed(f, 6, base[:30_000]), nil), true)
+	f.Add(chilled(f, typesPDB(f, typeRecords(2000, -1), inOrder), nil), true)
 	for _, file := range [][]byte{encoded(f, base, nil), encoded(f, b, base), encoded(f, nil, nil), encoded(f, b[:100], base), encoded(f, make([]byte, 1000), base)} {
 		f.Add(file, false)
 		f.Add(file, true)

@@ -45,7 +45,7 @@ func EncodeKey(ctx context.Context, w io.Writer, src Source, pace func(int) erro
 // end, and the base once. Both may be of any size: of a large base, the surroundings of
 // a block's own place are searched. The base must not be a delta. For pace see EncodeKey.
 func EncodeDelta(ctx context.Context, w io.Writer, src, base Source, pace func(int) error) (Stats, error) {
-	return encodeDelta(ctx, w, src, base, Version, pace)
+	return encodeDelta(ctx, w, src, base, deltaVersion, pace)
 }
 
 // encodeDelta writes a delta of a version, or of the oldest later one that has what it needs.
@@ -118,12 +118,7 @@ func (h *Header) take(src Source, base *Source) error {
 	if h.UnpackedSize() > maxSize || h.unpackedBase() > maxSize {
 		return fmt.Errorf("cold: a content of %d bytes unpacked cannot be stored", h.UnpackedSize())
 	}
-	if h.own != nil {
-		h.Version = max(h.Version, 2)
-	}
-	if h.own.isNewer() || h.base.isNewer() {
-		h.Version = 3
-	}
+	h.Version = max(h.Version, h.own.version(), h.base.version())
 	return nil
 }
 
@@ -163,6 +158,7 @@ type encoder struct {
 	zstd     *zstd.Encoder
 	index    index
 	match    matcher
+	before   []segment // of again
 	learner  learner
 	moves    []byte
 	plain    []byte
@@ -225,6 +221,9 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 		return nil, nil
 	}
 	e.learner.learn(b, place, &e.index, segments, e.moving)
+	if e.learner.moves.n > 0 {
+		segments = e.again(b, place)
+	}
 	if ok, err := e.differ(b, place, segments); !ok || err != nil {
 		if err == nil {
 			return e.whole(b)
@@ -242,6 +241,22 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 		}
 	}
 	return e.frame.b, nil
+}
+
+// again searches a block again, if that may help, and returns its segments.
+func (e *encoder) again(b []byte, place int64) []segment {
+	l, m := &e.learner, &e.match
+	cost, much := l.cost(m.out)
+	if much < worthAgain {
+		return m.out
+	}
+	e.before = append(e.before[:0], m.out...)
+	if m.again(b, place, l, cost) {
+		l.learn(b, place, &e.index, m.out, e.moving)
+	} else {
+		m.out = append(m.out[:0], e.before...)
+	}
+	return m.out
 }
 
 // differ makes a frame of differences, in e.frame, and its entry; false if the base gives
@@ -377,7 +392,7 @@ func control(b []byte, n, m int, step int64) []byte {
 func Estimate(ctx context.Context, src Source, base *Source, n int) (int64, error) {
 	h := Header{Form: KeyForm, BlockSize: 1 << keyLog, Size: src.Size}
 	if base != nil {
-		h = Header{Version: Version, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, BaseSize: base.Size}
+		h = Header{Version: deltaVersion, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, BaseSize: base.Size}
 	}
 	if err := h.take(src, base); err != nil {
 		return 0, err

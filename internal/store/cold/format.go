@@ -17,10 +17,13 @@ import (
 	"io"
 )
 
-// Version is the newest version of the format that this package reads, and that of the deltas that it
-// writes. Keys have the oldest version that has what they need: 1 without unpacked streams, 3 with
-// folders of cabinets, frames of zstd or with recipes that are newer than version 2.
-const Version = 3
+// Version is the newest version of the format that this package reads. Keys have the oldest version that has
+// what they need: 1 without unpacked streams, 3 with folders of cabinets, frames of zstd or with recipes that
+// are newer than version 2, 4 without the hashes of types of a PDB.
+const Version = 4
+
+// deltaVersion is the version of deltas that need no later one.
+const deltaVersion = 3
 
 // Form says what a cold file is.
 type Form uint8
@@ -111,7 +114,19 @@ func (h Header) Streams() int {
 	if h.own == nil {
 		return 0
 	}
-	return len(h.own.streams)
+	return len(h.own.streams) - h.HashRuns()
+}
+
+// HashRuns is the number of runs of hashes of types that are not stored.
+func (h Header) HashRuns() (n int) {
+	if h.own != nil {
+		for i := range h.own.streams {
+			if h.own.streams[i].Kind == typeHashes {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // UnpackedSize is the length of what is stored in blocks: the content with its
@@ -153,7 +168,7 @@ func (h Header) append(b []byte) []byte {
 	}
 	at := len(b)
 	b = append(b, make([]byte, headMore)...)
-	b = appendLayout(appendLayout(b, h.own, h.Version >= 3), h.base, h.Version >= 3)
+	b = appendLayout(appendLayout(b, h.own, h.Version), h.base, h.Version)
 	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-headMore))
 	return b
 }
@@ -176,12 +191,12 @@ func (h *Header) readMore(r io.ReaderAt, end int64) error {
 	if err := readFull(r, list, headLen+headMore, "the head"); err != nil {
 		return err
 	}
-	own, list, ok := parseLayout(list, h.Size, h.Version >= 3)
+	own, list, ok := parseLayout(list, h.Size, h.Version)
 	if !ok {
 		return damaged("its list of streams contradicts itself")
 	}
-	base, list, ok := parseLayout(list, h.BaseSize, h.Version >= 3)
-	if !ok || len(list) > 0 || base.stored() != base.unpacked || h.Form == KeyForm && len(base.streams) > 0 {
+	base, list, ok := parseLayout(list, h.BaseSize, h.Version)
+	if !ok || len(list) > 0 || base.stored() != base.unpacked || h.Form == KeyForm && len(base.streams) > 0 || base.hasRecipes() {
 		return damaged("the list of streams of its base contradicts itself")
 	}
 	h.own, h.base = own.orNil(), base.orNil()

@@ -24,9 +24,14 @@ func TestStoredFiles(t *testing.T) {
 	}
 	base, b := load("pdb/hello-x64.pdb"), load("pdb/hello-x86.pdb")
 	movedBase, movedTo := moving(20_000)
-	if to := filepath.Join(dir, "cold", "moved.c1"); os.Getenv("SYMDEPOT_COLD_UPDATE") != "" {
-		if _, err := os.Stat(to); err != nil {
-			if err := os.WriteFile(to, encoded(t, movedTo, movedBase), 0o644); err != nil {
+	typesBase, types := typesPDB(t, typeRecords(2000, -1), inOrder), typesPDB(t, typeRecords(2000, 100), inOrder)
+	if os.Getenv("SYMDEPOT_COLD_UPDATE") != "" {
+		for name, file := range map[string][]byte{"moved.c1": encoded(t, movedTo, movedBase), "hashes.c1": chilled(t, types, typesBase)} {
+			to := filepath.Join(dir, "cold", name)
+			if _, err := os.Stat(to); err == nil {
+				continue
+			}
+			if err := os.WriteFile(to, file, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -43,7 +48,11 @@ func TestStoredFiles(t *testing.T) {
 	if err != nil || !bytes.Equal(moved, movedTo) {
 		t.Errorf("moved.c1 does not give its content: %v", err)
 	}
-	for name, version := range map[string]byte{"key.c1": 1, "delta.c1": 1, "unpacked.c1": 2, "moved.c1": 3} {
+	hashes, err := read(load("cold/hashes.c1"), bytes.NewReader(typesBase))
+	if err != nil || !bytes.Equal(hashes, types) {
+		t.Errorf("hashes.c1 does not give its content: %v", err)
+	}
+	for name, version := range map[string]byte{"hashes.c1": 4, "key.c1": 1, "delta.c1": 1, "unpacked.c1": 2, "moved.c1": 3} {
 		if b := load("cold/" + name); b[8] != version {
 			t.Errorf("%s has version %d, want %d", name, b[8], version)
 		}

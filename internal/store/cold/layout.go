@@ -2,15 +2,16 @@ package cold
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
 	"math"
-	"slices"
 	"sort"
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/store/deflate"
+	"github.com/symdepot/symdepot/internal/store/typehash"
 	"github.com/symdepot/symdepot/internal/store/zstdseq"
 )
 
@@ -77,14 +78,30 @@ func (l *layout) orNil() *layout {
 	return l
 }
 
-// isNewer says whether a layout has streams of other kinds, or recipes, than version 2 has.
-func (l *layout) isNewer() bool {
-	return l != nil && (l.newer || slices.ContainsFunc(l.streams, func(s deflate.Stream) bool { return s.Kind != deflate.Deflate }))
+// version is the oldest version of the format that has the kinds of streams, and the recipes, of a layout.
+func (l *layout) version() int {
+	if l == nil {
+		return 1
+	}
+	v := 2
+	if l.newer {
+		v = 3
+	}
+	for i := range l.streams {
+		switch l.streams[i].Kind {
+		case deflate.Deflate:
+		case typeHashes:
+			return 4
+		default:
+			v = 3
+		}
+	}
+	return v
 }
 
 // appendLayout writes the streams, with the lengths of their recipes and, from version 3 on, their
-// kinds.
-func appendLayout(b []byte, l *layout, kinds bool) []byte {
+// kinds. The recipe of hashes of types follows.
+func appendLayout(b []byte, l *layout, version int) []byte {
 	if l == nil {
 		return append(b, 0)
 	}
@@ -94,17 +111,21 @@ func appendLayout(b []byte, l *layout, kinds bool) []byte {
 		b = binary.AppendUvarint(b, uint64(s.At-end))
 		b = binary.AppendUvarint(b, uint64(s.Len))
 		b = binary.AppendUvarint(b, uint64(s.Size))
-		b = binary.AppendUvarint(b, uint64(l.recipes[i]-recipes))
-		if kinds {
+		b = binary.AppendUvarint(b, uint64(l.recipes[i]-recipes)+uint64(len(s.Recipe)))
+		if version >= 3 {
 			b = append(b, byte(s.Kind))
 		}
+		b = append(b, s.Recipe...)
 		end, recipes = s.At+s.Len, l.recipes[i]
 	}
 	return b
 }
 
+// lastKinds are the last kinds of streams in each version of the format.
+var lastKinds = [Version + 1]deflate.Kind{3: zstdFrame, 4: typeHashes}
+
 // parseLayout reads what appendLayout has written for a content of size bytes.
-func parseLayout(b []byte, size int64, kinds bool) (l *layout, rest []byte, ok bool) {
+func parseLayout(b []byte, size int64, version int) (l *layout, rest []byte, ok bool) {
 	number := func() int64 {
 		v, n := binary.Uvarint(b)
 		if n <= 0 || v > maxSize {
@@ -125,11 +146,17 @@ func parseLayout(b []byte, size int64, kinds bool) (l *layout, rest []byte, ok b
 	for range n {
 		s := deflate.Stream{At: end + number(), Len: number(), Size: number()}
 		r := number()
-		if kinds {
+		if version >= 3 {
 			s.Kind = deflate.Kind(min(number(), math.MaxUint8))
 		}
-		if !ok || s.Kind > zstdFrame || s.At > size || s.Len > size-s.At || s.Len == 0 {
+		if !ok || s.Kind > lastKinds[version] || s.Kind == typeHashes && s.Size > 0 || s.At > size || s.Len > size-s.At || s.Len == 0 {
 			return nil, nil, false
+		}
+		if s.Kind == typeHashes {
+			if r > int64(min(len(b), typehash.MaxRecipe)) {
+				return nil, nil, false
+			}
+			s.Recipe, b, r = b[:r:r], b[r:], 0
 		}
 		end = s.At + s.Len
 		if unpacked += s.Size + r; unpacked > maxSize {
@@ -300,6 +327,8 @@ type packer struct {
 	r    io.ReaderAt // the unpacked form with recipes
 	keep bool        // what was made of a stream, for who goes back and forth
 
+	watched *watch // nil if nothing is
+
 	mu      sync.Mutex
 	current int       // stream that is being made; -1 if none is
 	p       io.Reader // of its bytes
@@ -354,10 +383,8 @@ func (p *packer) read(b []byte, stream int, off int64) error {
 	for len(b) > 0 {
 		to := b
 		if off > p.at {
-			if p.skip == nil {
-				p.skip = make([]byte, 64<<10)
-			}
-			to = p.skip[:min(int64(len(p.skip)), off-p.at)]
+			to = p.buffer()
+			to = to[:min(int64(len(to)), off-p.at)]
 		}
 		k, err := io.ReadFull(p.p, to)
 		if p.keep && s.Len <= maxMade {
@@ -375,9 +402,18 @@ func (p *packer) read(b []byte, stream int, off int64) error {
 	return nil
 }
 
+// buffer gives bytes that may be written.
+func (p *packer) buffer() []byte {
+	if p.skip == nil {
+		p.skip = make([]byte, 64<<10)
+	}
+	return p.skip
+}
+
 // failed returns the error of a stream that cannot be made.
 func (p *packer) failed(err error) error {
-	if err == io.EOF || err == io.ErrUnexpectedEOF || deflate.IsRecipe(err) || zstdseq.IsRecipe(err) {
+	if err == io.EOF || err == io.ErrUnexpectedEOF || deflate.IsRecipe(err) || zstdseq.IsRecipe(err) ||
+		err == typehash.ErrRecipe {
 		return damaged("a stream cannot be made again: %v", err)
 	}
 	return err
@@ -386,6 +422,14 @@ func (p *packer) failed(err error) error {
 // begin begins to make a stream.
 func (p *packer) begin(stream int) error {
 	s := &p.streams[stream]
+	if s.Kind == typeHashes {
+		b, err := p.hashes(stream)
+		if err != nil {
+			return err
+		}
+		p.current, p.at, p.made, p.p = stream, 0, p.made[:0], bytes.NewReader(b)
+		return nil
+	}
 	from, end := int64(0), p.recipes[stream]
 	if stream > 0 {
 		from = p.recipes[stream-1]

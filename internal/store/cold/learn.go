@@ -33,6 +33,7 @@ type learner struct {
 	place    int64
 	x        *index
 	segments []segment
+	size     int
 }
 
 // vote is a field: the value in the base, and by how much it is larger in the content.
@@ -78,7 +79,7 @@ func (l *learner) learn(b []byte, place int64, x *index, segments []segment, mov
 		l.table = make([]state, 1<<tableBits)
 		l.votes, l.spare, l.nodes = make([]vote, 0, 1<<18), make([]vote, 1<<18), make([]node, 0, 1<<17)
 	}
-	l.b, l.place, l.x, l.segments = b, place, x, segments
+	l.b, l.place, l.x, l.segments, l.size = b, place, x, segments, len(b)
 	clear(l.bad[:])
 	for i := range l.want {
 		l.want[i] = ^uint64(0)
@@ -107,6 +108,33 @@ func (l *learner) learn(b []byte, place int64, x *index, segments []segment, mov
 		bad -= gain
 	}
 	l.b, l.x, l.segments = nil, nil, nil
+}
+
+// cost gives how many bytes of each part, and of all parts that cost much, differ after the moves or are in no
+// segment.
+func (l *learner) cost(segments []segment) (cost *[maxParts]int32, much int32) {
+	l.after = l.bad
+	at := 0
+	for i := 0; i <= len(segments); i++ {
+		end := l.size
+		if i < len(segments) {
+			end = segments[i].at
+		}
+		for at < end {
+			n := min(end, (at>>partLog+1)<<partLog) - at
+			l.after[at>>partLog] += int32(n)
+			at += n
+		}
+		if i < len(segments) {
+			at += segments[i].n
+		}
+	}
+	for _, n := range l.after {
+		if n >= dear {
+			much += n
+		}
+	}
+	return &l.after, much
 }
 
 // piece is what a segment has of a part of the block.

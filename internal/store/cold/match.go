@@ -24,6 +24,8 @@ type matcher struct {
 	mask    []bool
 	seen    [64]seenBy // of tell
 	turn    uint32
+	moved   moved
+	cuts    []segment // of cut
 }
 
 // seenBy is a difference of two words that was seen in a turn of tell.
@@ -58,6 +60,65 @@ func (m *matcher) block(t []byte, place int64) []segment {
 		m.scan(t, place)
 	}
 	return m.out
+}
+
+// again searches those parts of a block that are worth it in the window, whose fields move as the learner found
+// out. cost is how many bytes of each part differ or are insertions. It is false if nothing moves, if that is
+// hardly better, or if the block would use too much of the base.
+func (m *matcher) again(t []byte, place int64, l *learner, cost *[maxParts]int32) bool {
+	if !m.moved.begin(l, m.x, m.out) {
+		return false
+	}
+	defer m.moved.end(m.x)
+	old := m.bad(t)
+	m.cut(cost)
+	known := len(m.out)
+	from := int(min(max(place-m.x.from, 0), int64(len(m.x.data)))) // of what is next
+	for i, at := 0, 0; i <= known; i++ {
+		end := len(t)
+		if i < known {
+			end = m.out[i].at
+		}
+		if end-at >= apart {
+			s := scan{m: m, t: t[:end], i: at, last: segment{at: at, from: from, gain: strict}, shift: from - at, seen: at, again: true}
+			s.lo, s.hi = m.bounds(from)
+			s.run()
+		}
+		if i < known {
+			at, from = end+m.out[i].n, m.out[i].from+m.out[i].n
+		}
+	}
+	slices.SortFunc(m.out, func(a, b segment) int { return a.at - b.at })
+	return old-m.bad(t) >= max(gainAgain, old/8) && m.count(t) <= maxUnits
+}
+
+// cut takes the parts of a block that cost much out of its segments.
+func (m *matcher) cut(cost *[maxParts]int32) {
+	m.cuts = append(m.cuts[:0], m.out...)
+	m.out = m.out[:0]
+	for _, s := range m.cuts {
+		for at, end := s.at, s.at+s.n; at < end; {
+			next := at
+			for next < end && cost[next>>partLog] < dear {
+				next = min(end, (next>>partLog+1)<<partLog)
+			}
+			if next > at {
+				m.out = append(m.out, segment{at: at, n: next - at, from: s.from + at - s.at, gain: s.gain})
+			}
+			for at = next; at < end && cost[at>>partLog] >= dear; {
+				at = min(end, (at>>partLog+1)<<partLog)
+			}
+		}
+	}
+}
+
+// bad counts the bytes of a block that are not equal to those of their segments in the window, or in none.
+func (m *matcher) bad(t []byte) int {
+	n := len(t)
+	for _, s := range m.out {
+		n -= equal(t[s.at:s.at+s.n], m.x.data[s.from:s.from+s.n])
+	}
+	return n
 }
 
 // count counts the units of the base that the segments use, and how many bytes each
@@ -118,6 +179,7 @@ type scan struct {
 	lo, hi int     // what of the window it may use
 	shift  int     // of block against window
 	i      int     // where the search is
+	again  bool    // only for bytes that moved
 
 	seen   int // where the last equal bytes ended
 	judged int // up to where drift was asked, or need not be
@@ -142,11 +204,17 @@ func (m *matcher) scan(t []byte, place int64) {
 	if !m.moving {
 		s.pause = len(t)
 	}
+	s.run()
+}
+
+// run finds the segments from where the search is to the end.
+func (s *scan) run() {
+	t := s.t
 	for s.i < len(t) {
-		if s.i-s.asked >= s.pause && s.i+record+4 <= len(t) {
+		if !s.again && s.i-s.asked >= s.pause && s.i+record+4 <= len(t) {
 			s.realign()
 		}
-		if s.i-s.judged >= s.wait && s.judged+sample <= len(t) {
+		if !s.again && s.i-s.judged >= s.wait && s.judged+sample <= len(t) {
 			s.drift()
 			continue
 		}
@@ -161,7 +229,7 @@ func (m *matcher) scan(t []byte, place int64) {
 		}
 		s.i++
 	}
-	m.end(t, s.last, s.hi, len(t), 0, 0)
+	s.m.end(t, s.last, s.hi, len(t), 0, 0)
 }
 
 // realign goes on with another shift if the records at the present one are others.
@@ -241,13 +309,7 @@ func (s *scan) alike() bool {
 // jump goes on with another shift if there are more equal bytes anywhere.
 func (s *scan) jump() bool {
 	i, p, t, base := s.i, s.i+s.shift, s.t, s.m.x.data
-	if i < s.probed || i >= s.probed+probes {
-		s.probed, s.found = i, s.m.x.probe(t[i:])
-	}
-	if s.found>>(i-s.probed)&1 == 0 || flat(t[i:]) {
-		return false
-	}
-	q := s.m.x.find(t[i:])
+	q := s.find()
 	if q < 0 || q == p {
 		return false
 	}
@@ -262,6 +324,24 @@ func (s *scan) jump() bool {
 	s.i = i + n
 	s.seen, s.judged, s.wait = s.i, s.i, sample
 	return true
+}
+
+// find gives a place in the window that has the next bytes, or -1.
+func (s *scan) find() int {
+	b := s.t[s.i:]
+	if s.again {
+		if flat(b) {
+			return -1
+		}
+		return s.m.moved.find(s.m.x, b)
+	}
+	if s.i < s.probed || s.i >= s.probed+probes {
+		s.probed, s.found = s.i, s.m.x.probe(b)
+	}
+	if s.found>>(s.i-s.probed)&1 == 0 || flat(b) {
+		return -1
+	}
+	return s.m.x.find(b)
 }
 
 // drift compares sample bytes, and looks reach bytes around a place, or only near bytes

@@ -212,6 +212,9 @@ func (c *Reader) readStored(b []byte, offset int64) (n int, err error) {
 
 // WriteTo writes the whole content.
 func (c *Reader) WriteTo(w io.Writer) (n int64, err error) {
+	if c.packer != nil && c.header.own.isHashes() {
+		return c.writeHashed(w)
+	}
 	if c.packer != nil {
 		// A packer of its own: the streams are made once, and nothing of them is kept.
 		return io.CopyBuffer(struct{ io.Writer }{w}, io.NewSectionReader(newPacker(storedForm{c}, c.header.own, false), 0, c.header.Size),

@@ -23,9 +23,9 @@ const (
 )
 
 // Unpack finds the streams of deflate and zstd of src that can be made again of their bytes: compressed
-// sections, members of archives, folders of cabinets. The result stands for the same content; its cold files hold
-// the streams unpacked. A stream that is damaged, of an unknown program, or takes too long
-// stays as it is.
+// sections, members of archives, folders of cabinets. If there are none, it finds the hashes of types of a PDB.
+// The result stands for the same content; its cold files hold the streams unpacked, and not the hashes. A
+// stream that is damaged, of an unknown program, or takes too long stays as it is.
 func Unpack(ctx context.Context, src Source) (Source, error) {
 	return unpack(ctx, src, true)
 }
@@ -47,6 +47,9 @@ func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 	f.begin(limit, src, recipes)
 	defer f.end()
 	err := f.search()
+	if err == nil {
+		err = f.hashes()
+	}
 	if ctx.Err() != nil {
 		return src, ctx.Err()
 	}
@@ -60,6 +63,10 @@ func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 	var tail []byte
 	newer := false
 	for i := range f.streams {
+		if f.streams[i].Kind == typeHashes { // its recipe stays in the layout
+			lens = append(lens, 0)
+			continue
+		}
 		r := f.streams[i].Recipe
 		newer = newer || deflate.Newer(r)
 		lens, tail = append(lens, int64(len(r))), append(tail, r...)

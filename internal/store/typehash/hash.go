@@ -1,0 +1,122 @@
+// Package typehash makes the hashes of the type records of a PDB again.
+//
+// A PDB has a hash of each record of its type streams, TPI and IPI (LLVM, "The PDB TPI and IPI Streams", "Hash
+// Values"). A hash follows from its record: a file can be stored without them. Where one type
+// moves, so do the numbers of types in all records behind it, and their hashes are others altogether.
+package typehash
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// Kinds of type records (LLVM, CodeViewTypes.def) that have a hash of another kind.
+const (
+	leafClass         = 0x1504
+	leafStructure     = 0x1505
+	leafUnion         = 0x1506
+	leafEnum          = 0x1507
+	leafInterface     = 0x1519
+	leafUDTSrcLine    = 0x1606
+	leafUDTModSrcLine = 0x1607
+)
+
+// Properties of a class, union or enumeration (LLVM, ClassOptions).
+const (
+	forwardReference = 0x80
+	scoped           = 0x100
+	uniqueName       = 0x200
+)
+
+// of is the hash of a record, of which it gets all bytes, from its length on (LLVM, hashTypeRecord). It is
+// right for the records of known programs, and anything for others.
+func of(record []byte) uint32 {
+	switch leaf := binary.LittleEndian.Uint16(record[2:]); leaf {
+	case leafClass, leafStructure, leafInterface:
+		return ofNamed(record, 20, true)
+	case leafUnion:
+		return ofNamed(record, 12, true)
+	case leafEnum:
+		return ofNamed(record, 16, false)
+	case leafUDTSrcLine, leafUDTModSrcLine:
+		if len(record) >= 8 {
+			return ofString(record[4:8])
+		}
+	}
+	return ofBytes(record)
+}
+
+// ofNamed is the hash of a record of a class, union or enumeration, whose name is at an offset, after a size
+// if it has one.
+func ofNamed(record []byte, at int, sized bool) uint32 {
+	if at > len(record) {
+		return ofBytes(record)
+	}
+	if sized {
+		if at += numeric(record[at:]); at > len(record) {
+			return ofBytes(record)
+		}
+	}
+	options := binary.LittleEndian.Uint16(record[6:])
+	name, rest, _ := bytes.Cut(record[at:], []byte{0})
+	if options&forwardReference != 0 || options&uniqueName != 0 && anonymous(name) {
+		return ofBytes(record)
+	}
+	if options&scoped == 0 {
+		return ofString(name)
+	}
+	if options&uniqueName != 0 {
+		name, _, _ = bytes.Cut(rest, []byte{0})
+		return ofString(name)
+	}
+	return ofBytes(record)
+}
+
+// anonymous says whether a name is one that stands for none.
+func anonymous(name []byte) bool {
+	for _, s := range [...]string{"<unnamed-tag>", "__unnamed"} {
+		if rest, ok := bytes.CutSuffix(name, []byte(s)); ok && (len(rest) == 0 || bytes.HasSuffix(rest, []byte("::"))) {
+			return true
+		}
+	}
+	return false
+}
+
+// numeric is the length of the number at the begin of b (LLVM, "Numeric Leaf").
+func numeric(b []byte) int {
+	if len(b) < 2 {
+		return len(b) + 1
+	}
+	switch v := binary.LittleEndian.Uint16(b); {
+	case v < 0x8000:
+		return 2
+	case v == 0x8000:
+		return 3
+	case v <= 0x8002:
+		return 4
+	case v <= 0x8004:
+		return 6
+	}
+	return 10
+}
+
+// ofBytes is a CRC-32 that begins with 0 and is not inverted in the end (LLVM, hashBufferV8).
+func ofBytes(b []byte) uint32 { return ^crc32.Update(0xffffffff, crc32.IEEETable, b) }
+
+// ofString is the hash of a name (LLVM, hashStringV1).
+func ofString(b []byte) (h uint32) {
+	for ; len(b) >= 4; b = b[4:] {
+		h ^= binary.LittleEndian.Uint32(b)
+	}
+	if len(b) >= 2 {
+		h ^= uint32(binary.LittleEndian.Uint16(b))
+		b = b[2:]
+	}
+	if len(b) == 1 {
+		h ^= uint32(b[0])
+	}
+	h |= 0x20202020
+	h ^= h >> 11
+	return h ^ h>>16
+}
