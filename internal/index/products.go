@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -12,7 +13,7 @@ import (
 func (db *DB) ContentProducts(ctx context.Context, ref blob.Ref) ([]string, error) {
 	var list []string
 	err := db.base.Points.Each(ctx, true, `SELECT DISTINCT p.name FROM content c JOIN object o ON o.content_id = c.id
-		JOIN seen s ON s.object_id = o.id JOIN product p ON p.id = s.product_id WHERE c.sha256 = $1 ORDER BY p.name`, []any{ref[:]},
+		JOIN seen s ON s.object_id = o.id JOIN product p ON p.id = s.product_id WHERE `+record.IsC+" ORDER BY p.name", []any{ref[:]},
 		func(scan engine.Scan) (bool, error) {
 			var name string
 			err := scan(&name)
