@@ -110,8 +110,8 @@ var coldAmong = func() string {
 		arg := "$" + strconv.Itoa(i+1)
 		hashes, heads = append(hashes, arg), append(heads, record.Head(arg))
 	}
-	return coldSelect + " WHERE c.sha256 IN (" + strings.Join(hashes, ", ") + ") AND " +
-		record.Head("c.sha256") + " IN (" + strings.Join(heads, ", ") + ")"
+	in := func(column string, list []string) string { return column + " IN (" + strings.Join(list, ", ") + ")" }
+	return coldSelect + " WHERE " + in("c.sha256", hashes) + " AND " + in(record.Head("c.sha256"), heads)
 }()
 
 // MarkCold is MarkCold in a database.
@@ -518,7 +518,7 @@ func (cs Colds) Series(ctx context.Context, name, tool string) (list []CoolCandi
 		args = append(args, tool)
 	}
 	err = cs.db.Scans.Each(ctx, true,
-		`SELECT p.name, o.kind, `+record.ArchColumn+` AS arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id),
+		`SELECT p.name, o.kind, `+record.ArchColumn+` AS arch, c.id, c.sha256, c.size, `+record.AddedColumn+`, coalesce(r.day, -1), max(s.tx_id),
 		k.made, b.sha256, coalesce(f.size, 0), (SELECT count(*) FROM cold n WHERE n.base_id = c.id)
 		FROM object o JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id
 		`+of+`

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // In a file, the contents of programs below format 11 have an index of whole hashes, and those of later ones an index of
@@ -27,10 +28,13 @@ func readCopyState(row func(text string, args []any, dest ...any) error) (s copy
 	return s, row("SELECT last, ends FROM content_copied WHERE one = 1", nil, &s.last, &s.ends)
 }
 
+const lastToCopy = "SELECT coalesce(max(id), $2) FROM (SELECT id FROM content WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3)"
+
+var copyContents = `INSERT OR IGNORE INTO content_copy (id, sha256, size, added, unreferenced_since, place, damage)
+	SELECT id, sha256, size, ` + record.AddedSeconds("added") + `, unreferenced_since, place, damage
+	FROM content WHERE id > $1 AND id <= $2 ORDER BY id`
+
 const (
-	lastToCopy   = "SELECT coalesce(max(id), $2) FROM (SELECT id FROM content WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3)"
-	copyContents = `INSERT OR IGNORE INTO content_copy (id, sha256, size, added, unreferenced_since, place, damage)
-		SELECT id, sha256, size, added, unreferenced_since, place, damage FROM content WHERE id > $1 AND id <= $2 ORDER BY id`
 	renameCopy = `DROP TRIGGER copy_new_content;
 		DROP TRIGGER copy_changed_content;
 		DROP TRIGGER copy_dropped_content;
@@ -40,9 +44,9 @@ const (
 	emptyOld = "DELETE FROM content_old WHERE id IN (SELECT id FROM content_old ORDER BY id LIMIT $1)"
 )
 
-// copyHeads copies the next contents, of as many as batch says, or empties the old table by as many, and reports whether
+// CopyHeads copies the next contents, of as many as batch says, or empties the old table by as many, and reports whether
 // there is nothing left to do. A write that a crash of the machine undoes is repeated.
-func copyHeads(ctx context.Context, db *engine.Database, batch int) (ended bool, err error) {
+func CopyHeads(ctx context.Context, db *engine.Database, batch int) (ended bool, err error) {
 	const op = "copy contents"
 	if db.Shared() {
 		return true, nil // PostgreSQL keeps the index of whole hashes

@@ -61,11 +61,11 @@ func (l longRows) read(rows record.Rows, batch int) (p longPart, err error) {
 	return p, err
 }
 
-// ShortenFor makes rows short until there are no long ones left, gives contents the shorter index of copyHeads and old
+// ShortenFor makes rows short until there are no long ones left, gives contents the shorter index of CopyHeads and old
 // keys the shorter blocks of oldkeys.Rewrite, for about so long.
 func ShortenFor(ctx context.Context, db *engine.Database, long time.Duration) error {
 	begun := time.Now()
-	for _, next := range []func(context.Context, *engine.Database, int) (bool, error){Shorten, copyHeads, oldkeys.Rewrite} {
+	for _, next := range []func(context.Context, *engine.Database, int) (bool, error){Shorten, CopyHeads, oldkeys.Rewrite} {
 		for ended := false; !ended; {
 			if time.Since(begun) >= long {
 				return nil

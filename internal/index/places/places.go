@@ -165,8 +165,8 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 func (ps Places) Of(ctx context.Context, ref blob.Ref) (u record.Upload, added time.Time, err error) {
 	u.Ref = ref
 	var at int64
-	err = ps.db.Points.Row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content "+
-		"WHERE "+record.IsContent+" AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at, &u.Damage)
+	err = ps.db.Points.Row(ctx, "SELECT place, size, "+record.AddedColumn+", coalesce(damage, '') FROM content c "+
+		"WHERE "+record.IsC+" AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at, &u.Damage)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
