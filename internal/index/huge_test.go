@@ -81,7 +81,7 @@ func hugeRows(from, to int) string {
 		pick(func(_ symfile.Object, c record.Compact) any { return c.Arch }),
 		pick(func(_ symfile.Object, c record.Compact) any { return c.Features }), "0",
 		"substr(sha3('k' || value, 256), 1, " + pick(func(_ symfile.Object, c record.Compact) any { return len(c.Ident) }) + ")"}, ", ")
-	return fmt.Sprintf(`INSERT INTO content (id, sha256, size, added) SELECT value, sha3('c' || value, 256), 1000 + value, 1700000000000 FROM %[1]s;
+	return fmt.Sprintf(`INSERT INTO content (id, sha256, size, added) SELECT value, sha3('c' || value, 256), 1000 + value, 1700000000 FROM %[1]s;
 INSERT INTO object (id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags,
   version, hash, arch, features, debug_size, ident) SELECT %[2]s FROM %[1]s;
 INSERT INTO tx_file (object_id, tx_id, seq, path, archive, mtime, by_path, dir)
