@@ -253,8 +253,8 @@ type dropped struct {
 }
 
 var (
-	unreferencedAmong = engine.Over("n number, sha256 hash", `SELECT c.id FROM {k} CROSS JOIN content c WHERE `+record.HashIs("c.sha256", "k.sha256")+`
-		AND c.unreferenced_since <= $2 AND NOT `+Referenced+" ORDER BY k.n")
+	unreferencedAmong = engine.Over("n number, sha256 hash", `SELECT c.id FROM {k} CROSS JOIN content c
+		WHERE `+record.HashIs("c.sha256", "k.sha256")+` AND c.unreferenced_since <= $2 AND NOT `+Referenced+" ORDER BY k.n")
 	dropDerived = engine.Over("id number", "DELETE FROM derived WHERE source_id IN (SELECT k.id FROM {k}) RETURNING source_id, content_id")
 	// aloneAmong selects contents that were derived only, never added, and that nothing
 	// refers to.

@@ -128,7 +128,8 @@ func (l Listing) Holders(ctx context.Context, o record.Found, before int64, limi
 func (l Listing) Downloads(ctx context.Context, ref blob.Ref) (list []contents.CachedFile, err error) {
 	err = l.c.db.Scans.Each(ctx, l.seen.all, `SELECT t.source, c.name, c.url, c.tag, c.fetched, k.size
 		FROM content k JOIN cached c ON c.content_id = k.id JOIN tx t ON t.id = c.tx_id
-		WHERE `+record.HashIs("k.sha256", "$1")+l.seen.in("t.product_id")+" ORDER BY c.fetched DESC, t.id", []any{ref[:]}, func(scan engine.Scan) (bool, error) {
+		WHERE `+record.HashIs("k.sha256", "$1")+l.seen.in("t.product_id")+
+		" ORDER BY c.fetched DESC, t.id", []any{ref[:]}, func(scan engine.Scan) (bool, error) {
 		f := contents.CachedFile{Ref: ref}
 		var fetched int64
 		err := scan(&f.Source, &f.Name, &f.URL, &f.Tag, &fetched, &f.Size)

@@ -318,7 +318,8 @@ func (ps Places) hashOrder(ctx context.Context) (string, error) {
 		return "sha256", nil
 	}
 	var heads bool
-	err := ps.db.Scans.Row(ctx, "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'content_by_head' AND tbl_name = 'content')", nil, &heads)
+	err := ps.db.Scans.Row(ctx, "SELECT EXISTS (SELECT 1 FROM sqlite_schema "+
+		"WHERE name = 'content_by_head' AND tbl_name = 'content')", nil, &heads)
 	if err != nil || !heads {
 		return "sha256", err
 	}
