@@ -271,13 +271,13 @@ func TestKillHeads(t *testing.T) {
 	}
 }
 
-// TestAddedSeconds: the time of a content is kept to the second, rounded up, and that of older programs to the millisecond.
+// TestAddedSeconds: the time of a content is kept to the second, and that of older programs to the millisecond.
 func TestAddedSeconds(t *testing.T) { onEngines(t, testAddedSeconds) }
 
 func testAddedSeconds(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, int(7*time.Millisecond), time.UTC)
 	for _, old := range []bool{true, false} {
-		opt, want := Options{Now: func() time.Time { return at }}, at.Truncate(time.Second).Add(time.Second)
+		opt, want := Options{Now: func() time.Time { return at }}, at.Truncate(time.Second)
 		if old {
 			opt.steps, want = beforeHeads(t), at
 		}
@@ -304,7 +304,7 @@ func testAddedSeconds(t *testing.T) {
 			}
 			finishHeads(t, 10, db)
 			if old && !db.base.Shared() { // it was copied
-				want = at.Truncate(time.Second).Add(time.Second)
+				want = at.Truncate(time.Second)
 			}
 		}
 	}

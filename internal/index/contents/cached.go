@@ -478,9 +478,9 @@ func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string,
 }
 
 var cachedWith = engine.Over("sha256 hash", `SELECT o.sha256, c.content_id, o.size, c.tx_id
-	FROM content o JOIN cached c ON c.content_id = o.id JOIN tx t ON t.id = c.tx_id
-	WHERE o.sha256 IN (SELECT k.sha256 FROM {k})
-	AND `+record.Head("o.sha256")+" IN (SELECT "+record.Head("k.sha256")+` FROM {k}) AND ($2 = '' OR t.source = $2)`)
+	FROM content o JOIN cached c ON c.content_id = o.id JOIN tx t ON t.id = c.tx_id WHERE
+	o.sha256 IN (SELECT k.sha256 FROM {k}) AND `+record.Head("o.sha256")+" IN (SELECT "+record.Head("k.sha256")+` FROM {k})
+	AND ($2 = '' OR t.source = $2)`)
 
 // evict removes the cached files with some contents, and drops those of the contents to
 // which nothing else refers.

@@ -149,16 +149,13 @@ const AddedColumn = "CASE WHEN c.added < " + secondsEnd + " THEN c.added * 1000 
 
 // AddedSeconds is what is stored of a time in milliseconds.
 func AddedSeconds(millis string) string {
-	return "CASE WHEN " + millis + " < " + secondsEnd + " THEN " + millis + " ELSE " + seconds(millis) + " END"
+	return "CASE WHEN " + millis + " < " + secondsEnd + " THEN " + millis + " ELSE " + millis + " / 1000 END"
 }
-
-// seconds rounds up: a content must not seem older than it is.
-func seconds(millis string) string { return "(" + millis + " + 999) / 1000" }
 
 // AddedNow is what is stored of a time in milliseconds in the index of a write.
 func AddedNow(millis string) string {
 	return "CASE WHEN (SELECT format_floor FROM state WHERE one = 1) < " + strconv.Itoa(SecondsFormat) + " THEN " +
-		millis + " ELSE " + seconds(millis) + " END"
+		millis + " ELSE " + millis + " / 1000 END"
 }
 
 // SecondsFormat is the floor of an index from which on content.added is in seconds.
