@@ -8,6 +8,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/oldkeys"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // maxProblems limits the rows that Check reports per kind of fault.
@@ -31,6 +32,8 @@ var faults = []struct{ what, query string }{
 	{"object %s is visible without a build", `SELECT s.object_id FROM seen s WHERE NOT EXISTS
 		(SELECT 1 FROM tx_file f JOIN tx t ON t.id = f.tx_id
 			WHERE f.object_id = s.object_id AND f.tx_id = s.tx_id AND t.product_id = s.product_id)`},
+	{"content %s has the hash of another one", "SELECT c.id FROM content c WHERE EXISTS (SELECT 1 FROM content o WHERE o.id < c.id AND " +
+		record.HashIs("o.sha256", "c.sha256") + ")"},
 	{"content %s is marked as unreferenced but has references",
 		"SELECT c.id FROM content c WHERE c.unreferenced_since IS NOT NULL AND " + contents.Referenced},
 	{"content %s has no references but is not marked as unreferenced",

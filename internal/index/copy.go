@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/removals"
 )
@@ -142,8 +143,10 @@ func (db *DB) copyTo(w *engine.Write, ctx context.Context, r engine.Reader, depo
 	if err := w.Row("SELECT format_floor FROM state WHERE one = 1", nil, &own); err != nil {
 		return err
 	}
-	if own < record.CompactFormat && record.CompactFormat <= floor {
-		return errOldNodes
+	for _, f := range []int64{record.CompactFormat, oldkeys.BitsFormat} {
+		if own < f && f <= floor {
+			return errOldNodes
+		}
 	}
 	for _, t := range copied {
 		if err := db.copyTable(w, ctx, r, t.name, t.columns, t.key); err != nil {
@@ -318,7 +321,14 @@ func copyPacked(ctx context.Context, w *engine.Write, r engine.Reader) error {
 	if err := r.Row(ctx, "SELECT last_object, begins FROM old_keys WHERE one = 1", nil, &last, &begins); err != nil {
 		return err
 	}
-	_, err := w.Exec("UPDATE old_keys SET last_object = $1, begins = $2, position = '' WHERE one = 1", last, begins)
+	if _, err := w.Exec("UPDATE old_keys SET last_object = $1, begins = $2, position = '' WHERE one = 1", last, begins); err != nil {
+		return err
+	}
+	var floor int64
+	if err := w.Row("SELECT format_floor FROM state WHERE one = 1", nil, &floor); err != nil || floor < oldkeys.BitsFormat {
+		return err
+	}
+	_, err := w.Exec("UPDATE old_keys SET long_after = '' WHERE EXISTS (SELECT 1 FROM old_key)")
 	return err
 }
 

@@ -54,12 +54,12 @@ func (f *finder) find(ctx context.Context, q record.Query) ([]record.Found, erro
 		}
 	}
 	if q.Ref != nil {
-		if err := f.collect(ctx, "content c JOIN object o ON o.content_id = c.id", "c.sha256 = $1", nil, q.Ref[:]); err != nil {
+		if err := f.collect(ctx, "content c JOIN object o ON o.content_id = c.id", record.IsC, nil, q.Ref[:]); err != nil {
 			return nil, err
 		}
 	}
 	if from, to, ok := record.RefRange(q.RefPrefix); ok {
-		if err := f.collect(ctx, "content c JOIN object o ON o.content_id = c.id", "c.sha256 >= $1 AND c.sha256 <= $2",
+		if err := f.collect(ctx, "content c JOIN object o ON o.content_id = c.id", record.HashBetween("c.sha256", "$1", "$2"),
 			nil, from[:], to[:]); err != nil {
 			return nil, err
 		}

@@ -33,9 +33,9 @@ func (db *DB) Holders(ctx context.Context, ref blob.Ref) ([]Holder, error) {
 		  `+record.NameColumn+`, `+record.PathColumn+`, p.name, t.version, `+engine.Larger("t.id", "0")+`, coalesce(t.source, ''), NULL, ''
 		  FROM content c JOIN object o ON o.content_id = c.id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
 		JOIN product p ON p.id = t.product_id
-		  WHERE c.sha256 = $1
+		  WHERE `+record.IsC+`
 		UNION ALL SELECT '', '', '', '', 0, '', s.sha256, d.tool
-		  FROM content c JOIN derived d ON d.content_id = c.id JOIN content s ON s.id = d.source_id WHERE c.sha256 = $1
+		  FROM content c JOIN derived d ON d.content_id = c.id JOIN content s ON s.id = d.source_id WHERE `+record.IsC+`
 		ORDER BY 5 DESC LIMIT $2`, []any{ref[:], maxHolders}, func(scan engine.Scan) (bool, error) {
 		var h Holder
 		var of []byte

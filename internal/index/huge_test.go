@@ -81,7 +81,7 @@ func hugeRows(from, to int) string {
 		pick(func(_ symfile.Object, c record.Compact) any { return c.Arch }),
 		pick(func(_ symfile.Object, c record.Compact) any { return c.Features }), "0",
 		"substr(sha3('k' || value, 256), 1, " + pick(func(_ symfile.Object, c record.Compact) any { return len(c.Ident) }) + ")"}, ", ")
-	return fmt.Sprintf(`INSERT INTO content (id, sha256, size, added) SELECT value, sha3('c' || value, 256), 1000 + value, 1700000000000 FROM %[1]s ORDER BY 2;
+	return fmt.Sprintf(`INSERT INTO content (id, sha256, size, added) SELECT value, sha3('c' || value, 256), 1000 + value, 1700000000 FROM %[1]s;
 INSERT INTO object (id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags,
   version, hash, arch, features, debug_size, ident) SELECT %[2]s FROM %[1]s;
 INSERT INTO tx_file (object_id, tx_id, seq, path, archive, mtime, by_path, dir)
@@ -91,7 +91,7 @@ INSERT INTO seen (object_id, product_id, tx_id) SELECT value, 1, (value - 1) / %
 }
 
 // hugeLater are the indexes and triggers that are made when all rows are there.
-var hugeLater = []string{"object_name", "content_size", "tx_file_order", "tx_file_path", "seen_product", "list_object", "list_seen", "unlist_object"}
+var hugeLater = []string{"object_name", "content_by_head", "content_by_size", "tx_file_order", "tx_file_path", "seen_product", "list_object", "list_seen", "unlist_object"}
 
 // buildHuge makes an index of old keys in a file.
 func buildHuge(t *testing.T, shell, path string, objects int) {
@@ -240,7 +240,7 @@ func packHuge(t *testing.T, db *DB, dir string) error {
 			raw = raw[6+n:]
 		}
 		slices.SortFunc(keys, oldkeys.Compare)
-		for some := range slices.Chunk(oldkeys.Blocks(keys), engine.BatchRows) {
+		for some := range slices.Chunk(oldkeys.Blocks(keys, oldkeys.BitsFormat), engine.BatchRows) {
 			rows := make([][]any, len(some))
 			for i, b := range some {
 				rows[i] = []any{b.First, b.Keys, b.Body}

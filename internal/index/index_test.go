@@ -872,7 +872,8 @@ func TestCheckFindsFaults(t *testing.T) {
 		"DELETE FROM state":                                                            "rows of counters",
 		"INSERT INTO derived (source_id, tool, tool_version, content_id, added) VALUES (77, 'x', 1, NULL, 1)": "refers to a missing row",
 		"DELETE FROM product": "refers to a missing row",
-		"UPDATE content SET sha256 = zeroblob(32), id = 50 WHERE id=2": "has no content",
+		"UPDATE content SET sha256 = zeroblob(32), id = 50 WHERE id=2":                     "has no content",
+		"UPDATE content SET sha256 = (SELECT sha256 FROM content WHERE id = 1) WHERE id=2": "content 2 has the hash",
 	} {
 		db := openTest(t, Options{})
 		commitTest(t, db, "", pdb(1), pdb(2))

@@ -29,7 +29,8 @@ import (
 
 // children are the parts that the test binary plays when it is started again
 // with SYMDEPOT_INDEX_CHILD set: real processes on one database.
-var children = map[string]func(path string, arg int) error{"commit": childCommit, "cache": childCache, "figures": childFigures, "huge": childHuge, "pack": childPack, "shorten": childShorten}
+var children = map[string]func(path string, arg int) error{"commit": childCommit, "cache": childCache, "figures": childFigures, "huge": childHuge, "pack": childPack, "shorten": childShorten,
+	"heads": childHeads}
 
 func TestMain(m *testing.M) {
 	if part := os.Getenv("SYMDEPOT_INDEX_CHILD"); part != "" {

@@ -25,6 +25,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/index/schema"
@@ -139,6 +140,7 @@ type shortenTwins struct {
 	long, plain *DB
 	other       *DB // another process with the index of long
 	upgraded    bool
+	heads       bool // contents are copied, and old keys rewritten
 	numbers     []int64
 }
 
@@ -235,7 +237,11 @@ func (m *shortenTwins) Shorten(*rapid.T) {
 		if rapid.Bool().Draw(m.t, "other") {
 			db = m.other
 		}
-		_, err := contents.Shorten(m.t.Context(), db.base, rapid.SampledFrom([]int{1, 9, 40, 300}).Draw(m.t, "batch"))
+		next := contents.Shorten
+		if m.heads {
+			next = rapid.SampledFrom([]func(context.Context, *engine.Database, int) (bool, error){contents.CopyHeads, oldkeys.Rewrite}).Draw(m.t, "step")
+		}
+		_, err := next(m.t.Context(), db.base, rapid.SampledFrom([]int{1, 9, 40, 300}).Draw(m.t, "batch"))
 		m.fail(err)
 	}
 }
@@ -250,7 +256,7 @@ func (m *shortenTwins) Copy(*rapid.T) {
 	}
 	for _, twin := range []**DB{&m.long, &m.plain} {
 		to := openTest(m.outer, m.clock.options())
-		if twin == &m.plain || !m.upgraded {
+		if !m.heads && (twin == &m.plain || !m.upgraded) {
 			writePlain(m.outer, to)
 		}
 		m.fail((*twin).Copy(m.t.Context(), to, func() error { return nil }))

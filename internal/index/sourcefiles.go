@@ -35,7 +35,7 @@ func (s Sources) Holding(ctx context.Context, scope record.Scope, ref blob.Ref) 
 	where, args := scope.Where("t.product_id", []any{ref[:]})
 	return s.filed(ctx, `SELECT DISTINCT t.id, p.name, t.version FROM content c JOIN object o ON o.content_id = c.id
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id > 0 JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id
-		WHERE c.sha256 = $1`+where+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(maxFiled), args)
+		WHERE `+record.IsC+where+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(maxFiled), args)
 }
 
 // FiledAs returns the transactions in the scope of a product and a version that have

@@ -311,7 +311,8 @@ func (cf CachedFiles) Touch(ctx context.Context, used map[blob.Ref]time.Time) er
 			for i, r := range batch {
 				rows[i] = []any{r[:], used[r].UnixMilli()}
 			}
-			_, err := w.Many("UPDATE cached SET used = $2 WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND used < $2", rows)
+			_, err := w.Many("UPDATE cached SET used = $2 "+
+				"WHERE content_id = (SELECT id FROM content WHERE "+record.IsContent+") AND used < $2", rows)
 			return err
 		}); err != nil {
 			return err
@@ -477,8 +478,9 @@ func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string,
 }
 
 var cachedWith = engine.Over("sha256 hash", `SELECT o.sha256, c.content_id, o.size, c.tx_id
-	FROM content o JOIN cached c ON c.content_id = o.id JOIN tx t ON t.id = c.tx_id
-	WHERE o.sha256 IN (SELECT k.sha256 FROM {k}) AND ($2 = '' OR t.source = $2)`)
+	FROM content o JOIN cached c ON c.content_id = o.id JOIN tx t ON t.id = c.tx_id WHERE
+	o.sha256 IN (SELECT k.sha256 FROM {k}) AND `+record.Head("o.sha256")+" IN (SELECT "+record.Head("k.sha256")+` FROM {k})
+	AND ($2 = '' OR t.source = $2)`)
 
 // evict removes the cached files with some contents, and drops those of the contents to
 // which nothing else refers.

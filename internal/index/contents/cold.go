@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,16 +37,20 @@ type Colds struct {
 // contents are kept in a bucket.
 func NewColds(db *engine.Database, placed bool) Colds { return Colds{db, placed} }
 
-const coldSelect = `SELECT c.sha256, c.size, f.sha256, f.size, b.sha256, b.size, k.made, k.plain_since
-	FROM cold k JOIN content c ON c.id = k.content_id
+const (
+	coldSelect  = "SELECT " + coldColumns + " " + coldRows
+	coldColumns = "c.sha256, c.size, f.sha256, f.size, b.sha256, b.size, k.made, k.plain_since"
+	coldRows    = `FROM cold k JOIN content c ON c.id = k.content_id
 	JOIN derived d ON d.source_id = k.content_id AND d.tool = 'cold' JOIN content f ON f.id = d.content_id
 	LEFT JOIN content b ON b.id = k.base_id`
+)
 
-func scanCold(scan engine.Scan) (c record.Cold, err error) {
+// scanCold reads coldColumns, and the columns after them into more.
+func scanCold(scan engine.Scan, more ...any) (c record.Cold, err error) {
 	var sum, file, base []byte
 	var size, plain sql.NullInt64
 	var made int64
-	if err := scan(&sum, &c.Size, &file, &c.File.Size, &base, &size, &made, &plain); err != nil {
+	if err := scan(append([]any{&sum, &c.Size, &file, &c.File.Size, &base, &size, &made, &plain}, more...)...); err != nil {
 		return c, err
 	}
 	c.Made, c.PlainSince = time.UnixMilli(made).UTC(), engine.FromMillis(plain)
@@ -61,7 +66,7 @@ func scanCold(scan engine.Scan) (c record.Cold, err error) {
 // Of returns the record of a cold content. One that is not cold is fs.ErrNotExist.
 func (cs Colds) Of(ctx context.Context, ref blob.Ref) (c record.Cold, err error) {
 	c, err = scanCold(func(dest ...any) error {
-		return cs.db.Points.Row(ctx, coldSelect+" WHERE c.sha256 = $1", []any{ref[:]}, dest...)
+		return cs.db.Points.Row(ctx, coldSelect+" WHERE "+record.IsC, []any{ref[:]}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fs.ErrNotExist
@@ -100,12 +105,13 @@ func (cs Colds) among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]record
 
 // coldAmong selects the records of coldsAtOnce contents.
 var coldAmong = func() string {
-	var b strings.Builder
-	b.WriteString(coldSelect + " WHERE c.sha256 IN (")
+	var hashes, heads []string
 	for i := range coldsAtOnce {
-		fmt.Fprintf(&b, "$%d, ", i+1)
+		arg := "$" + strconv.Itoa(i+1)
+		hashes, heads = append(hashes, arg), append(heads, record.Head(arg))
 	}
-	return strings.TrimSuffix(b.String(), ", ") + ")"
+	in := func(column string, list []string) string { return column + " IN (" + strings.Join(list, ", ") + ")" }
+	return coldSelect + " WHERE " + in("c.sha256", hashes) + " AND " + in(record.Head("c.sha256"), heads)
 }()
 
 // MarkCold is MarkCold in a database.
@@ -138,13 +144,13 @@ func (cs Colds) All(ctx context.Context) iter.Seq2[record.Cold, error] {
 
 // Needing yields the records of the deltas of a base.
 func (cs Colds) Needing(ctx context.Context, base blob.Ref) iter.Seq2[record.Cold, error] {
-	return cs.list(ctx, " AND b.sha256 = $3", []any{base[:]})
+	return cs.list(ctx, " AND "+record.HashIs("b.sha256", "$3"), []any{base[:]})
 }
 
 // Wanted yields those of Needing that something refers to: not those in the trash, nor
 // those that the next garbage collection takes.
 func (cs Colds) Wanted(ctx context.Context, base blob.Ref) iter.Seq2[record.Cold, error] {
-	return cs.list(ctx, " AND b.sha256 = $3 AND c.unreferenced_since IS NULL", []any{base[:]})
+	return cs.list(ctx, " AND "+record.HashIs("b.sha256", "$3")+" AND c.unreferenced_since IS NULL", []any{base[:]})
 }
 
 // filesOf selects the contents of a transaction, which is live or in the trash, and formsOf
@@ -178,15 +184,10 @@ func (cs Colds) Asked(ctx context.Context, n int, since time.Time) iter.Seq2[rec
 
 func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[record.Cold, error] {
 	return func(yield func(record.Cold, error) bool) {
-		var last []byte
+		var last int64
 		engine.Pages(ctx, cs.db, yield, func(scan engine.Scan) (record.Cold, error) {
-			c, err := scanCold(scan)
-			last = slices.Clone(c.Ref[:])
-			return c, err
-		}, coldSelect+" WHERE c.sha256 > $1"+cond+" ORDER BY c.sha256 LIMIT $2", func() []any {
-			if last == nil {
-				last = []byte{}
-			}
+			return scanCold(scan, &last)
+		}, "SELECT "+coldColumns+", k.content_id "+coldRows+" WHERE k.content_id > $1"+cond+" ORDER BY k.content_id LIMIT $2", func() []any {
 			return append([]any{last, engine.PageRows}, args...)
 		})
 	}
@@ -201,7 +202,7 @@ func (cs Colds) Put(ctx context.Context, content blob.Ref, file record.Content, 
 	return cs.db.Update(ctx, "record a cold content", func(w *engine.Write) error {
 		now := cs.db.Now()
 		var id int64
-		err := w.Row(`SELECT c.id FROM content c WHERE c.sha256 = $1 AND c.unreferenced_since IS NULL
+		err := w.Row(`SELECT c.id FROM content c WHERE `+record.IsC+` AND c.unreferenced_since IS NULL
 			AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id)`, []any{content[:]}, &id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("content %s: %w: it is cold already, or nothing refers to it", content, ErrColdRefused)
@@ -248,7 +249,7 @@ func (cs Colds) Put(ctx context.Context, content blob.Ref, file record.Content, 
 
 // baseOf returns the id of a content that can be the base of another one.
 func baseOf(w *engine.Write, id int64, content, base blob.Ref) (onto int64, err error) {
-	err = w.Row(`SELECT b.id FROM content b WHERE b.sha256 = $1 AND b.unreferenced_since IS NULL AND b.id <> $2
+	err = w.Row(`SELECT b.id FROM content b WHERE `+record.HashIs("b.sha256", "$1")+` AND b.unreferenced_since IS NULL AND b.id <> $2
 		AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = b.id AND k.base_id IS NOT NULL)
 		AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.base_id = $2)`, []any{base[:], id}, &onto)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -270,7 +271,7 @@ func (cs Colds) Strip(ctx context.Context, refs []blob.Ref, before time.Time, de
 			now := cs.db.Now().UnixMilli()
 			for _, ref := range batch {
 				k, err := w.Exec("UPDATE cold SET plain_since = NULL "+
-					"WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND plain_since <= $2", ref[:], before.UnixMilli())
+					"WHERE content_id = (SELECT id FROM content WHERE "+record.IsContent+") AND plain_since <= $2", ref[:], before.UnixMilli())
 				if err != nil {
 					return err
 				}
@@ -278,10 +279,10 @@ func (cs Colds) Strip(ctx context.Context, refs []blob.Ref, before time.Time, de
 					continue
 				}
 				if _, err := w.Exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM content "+
-					"WHERE sha256 = $1 AND place IS NOT NULL", ref[:], now); err != nil {
+					"WHERE "+record.IsContent+" AND place IS NOT NULL", ref[:], now); err != nil {
 					return err
 				}
-				if _, err := w.Exec("UPDATE content SET place = NULL WHERE sha256 = $1 AND place IS NOT NULL", ref[:]); err != nil {
+				if _, err := w.Exec("UPDATE content SET place = NULL WHERE "+record.IsContent+" AND place IS NOT NULL", ref[:]); err != nil {
 					return err
 				}
 				done = append(done, ref)
@@ -324,7 +325,7 @@ func (cs Colds) Settle(ctx context.Context) error {
 func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob.Ref) error) (is bool, err error) {
 	err = cs.db.Update(ctx, "lock", func(w *engine.Write) error {
 		err := w.Row("SELECT EXISTS (SELECT 1 FROM cold k JOIN content c ON c.id = k.content_id "+
-			"WHERE c.sha256 = $1 AND k.plain_since IS NULL)", []any{ref[:]}, &is)
+			"WHERE "+record.IsC+" AND k.plain_since IS NULL)", []any{ref[:]}, &is)
 		if err != nil || !is {
 			return err
 		}
@@ -341,7 +342,7 @@ func (cs Colds) Warm(ctx context.Context, content record.Content, check func() e
 	return cs.db.Update(ctx, "warm a cold content", func(w *engine.Write) error {
 		c := Commit{Write: w, Now: cs.db.Now(), Placed: cs.placed}
 		var id int64
-		err := w.Row("SELECT k.content_id FROM cold k JOIN content c ON c.id = k.content_id WHERE c.sha256 = $1", []any{content.Ref[:]}, &id)
+		err := w.Row("SELECT k.content_id FROM cold k JOIN content c ON c.id = k.content_id WHERE "+record.IsC, []any{content.Ref[:]}, &id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -401,7 +402,7 @@ func (cs Colds) Read(ctx context.Context, reads map[blob.Ref]int, window time.Du
 		}
 		_, err := w.Many(`UPDATE cold SET reads = CASE WHEN reads_since < $4
 			OR reads_since > $3 THEN 0 ELSE reads END + $2, reads_since = CASE WHEN reads_since < $4 OR reads_since > $3 THEN $3 ELSE reads_since END
-			WHERE content_id = (SELECT id FROM content WHERE sha256 = $1)`, rows)
+			WHERE content_id = (SELECT id FROM content WHERE `+record.IsContent+")", rows)
 		return err
 	})
 }
@@ -517,7 +518,7 @@ func (cs Colds) Series(ctx context.Context, name, tool string) (list []CoolCandi
 		args = append(args, tool)
 	}
 	err = cs.db.Scans.Each(ctx, true,
-		`SELECT p.name, o.kind, `+record.ArchColumn+` AS arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id),
+		`SELECT p.name, o.kind, `+record.ArchColumn+` AS arch, c.id, c.sha256, c.size, `+record.AddedColumn+`, coalesce(r.day, -1), max(s.tx_id),
 		k.made, b.sha256, coalesce(f.size, 0), (SELECT count(*) FROM cold n WHERE n.base_id = c.id)
 		FROM object o JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id
 		`+of+`
@@ -555,7 +556,7 @@ func (cs Colds) Series(ctx context.Context, name, tool string) (list []CoolCandi
 func (cs Colds) NewestOfAnother(ctx context.Context, ref blob.Ref, name string) (is bool, err error) {
 	err = cs.db.Points.Row(ctx, `SELECT EXISTS (SELECT 1 FROM content c JOIN object o ON o.content_id = c.id AND o.name_fold <> $2
 		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0
-		WHERE c.sha256 = $1 AND NOT EXISTS (SELECT 1 FROM object n
+		WHERE `+record.IsC+` AND NOT EXISTS (SELECT 1 FROM object n
 		JOIN seen m ON m.object_id = n.id AND m.product_id = s.product_id AND m.tx_id > 0
 			WHERE n.name_fold = o.name_fold AND n.kind = o.kind AND `+record.ArchColumnOf("n")+" = "+record.ArchColumn+`
 			AND (m.tx_id > s.tx_id OR m.tx_id = s.tx_id AND n.content_id > o.content_id)))`, []any{ref[:], engine.Text(name)}, &is)
@@ -569,11 +570,11 @@ func (cs Colds) DropVariants(ctx context.Context, ref blob.Ref, tools []string) 
 		now := cs.db.Now()
 		for _, tool := range tools {
 			made, err := w.IDs(`SELECT content_id FROM derived
-				WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2 AND content_id IS NOT NULL`, ref[:], tool)
+				WHERE source_id = (SELECT id FROM content WHERE `+record.IsContent+") AND tool = $2 AND content_id IS NOT NULL", ref[:], tool)
 			if err != nil {
 				return err
 			}
-			if _, err := w.Exec("DELETE FROM derived WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2",
+			if _, err := w.Exec("DELETE FROM derived WHERE source_id = (SELECT id FROM content WHERE "+record.IsContent+") AND tool = $2",
 				ref[:], tool); err != nil {
 				return err
 			}

@@ -20,7 +20,7 @@ func (cs Contents) Derived(ctx context.Context, source blob.Ref, tool record.Too
 	var ref []byte
 	var size sql.NullInt64
 	err := cs.db.Points.Row(ctx, `SELECT r.sha256, r.size FROM content c JOIN derived d ON d.source_id = c.id
-		LEFT JOIN content r ON r.id = d.content_id WHERE c.sha256 = $1 AND d.tool = $2 AND d.tool_version = $3`,
+		LEFT JOIN content r ON r.id = d.content_id WHERE `+record.IsC+" AND d.tool = $2 AND d.tool_version = $3",
 		[]any{source[:], tool.Name, tool.Version}, &ref, &size)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -39,7 +39,7 @@ func (cs Contents) Derived(ctx context.Context, source blob.Ref, tool record.Too
 func (cs Contents) PutDerived(ctx context.Context, source blob.Ref, tool record.Tool, result *record.Content, note string) error {
 	return cs.db.Update(ctx, "record a derived content", func(w *engine.Write) error {
 		var id int64
-		if err := w.Row("SELECT id FROM content WHERE sha256 = $1", []any{source[:]}, &id); errors.Is(err, sql.ErrNoRows) {
+		if err := w.Row("SELECT id FROM content WHERE "+record.IsContent, []any{source[:]}, &id); errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("content %x: %w", source[:], fs.ErrNotExist)
 		} else if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (cs Contents) PutDerived(ctx context.Context, source blob.Ref, tool record.
 func (cs Contents) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err error) {
 	err = cs.db.Update(ctx, "delete derived contents", func(w *engine.Write) error {
 		var id int64
-		err := w.Row("SELECT id FROM content WHERE sha256 = $1", []any{result[:]}, &id)
+		err := w.Row("SELECT id FROM content WHERE "+record.IsContent, []any{result[:]}, &id)
 		if err == sql.ErrNoRows {
 			return nil
 		}

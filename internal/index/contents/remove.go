@@ -253,8 +253,8 @@ type dropped struct {
 }
 
 var (
-	unreferencedAmong = engine.Over("n number, sha256 hash", `SELECT c.id FROM {k} CROSS JOIN content c WHERE c.sha256 = k.sha256
-		AND c.unreferenced_since <= $2 AND NOT `+Referenced+" ORDER BY k.n")
+	unreferencedAmong = engine.Over("n number, sha256 hash", `SELECT c.id FROM {k} CROSS JOIN content c
+		WHERE `+record.HashIs("c.sha256", "k.sha256")+` AND c.unreferenced_since <= $2 AND NOT `+Referenced+" ORDER BY k.n")
 	dropDerived = engine.Over("id number", "DELETE FROM derived WHERE source_id IN (SELECT k.id FROM {k}) RETURNING source_id, content_id")
 	// aloneAmong selects contents that were derived only, never added, and that nothing
 	// refers to.
@@ -398,7 +398,7 @@ func (d *drop) packedKeys(contents [][]any) (int64, error) {
 func (cs Contents) Locked(ctx context.Context, fn func(known func(blob.Ref) (bool, error)) error) error {
 	return cs.db.Update(ctx, "lock", func(w *engine.Write) error {
 		return fn(func(ref blob.Ref) (is bool, err error) {
-			err = w.Row("SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
+			err = w.Row("SELECT EXISTS (SELECT 1 FROM content WHERE "+record.IsContent+")", []any{ref[:]}, &is)
 			return is, err
 		})
 	})
@@ -406,7 +406,7 @@ func (cs Contents) Locked(ctx context.Context, fn func(known func(blob.Ref) (boo
 
 // Has reports whether the index has a content, referenced or not.
 func (cs Contents) Has(ctx context.Context, ref blob.Ref) (is bool, err error) {
-	err = cs.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
+	err = cs.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM content WHERE "+record.IsContent+")", []any{ref[:]}, &is)
 	return is, cs.db.Fail("look up a content", err)
 }
 

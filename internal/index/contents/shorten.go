@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
 )
 
@@ -60,11 +61,19 @@ func (l longRows) read(rows record.Rows, batch int) (p longPart, err error) {
 	return p, err
 }
 
-// ShortenFor makes rows short until there are no long ones left, for about so long.
+// ShortenFor makes rows short until there are no long ones left, gives contents the shorter index of CopyHeads and old
+// keys the shorter blocks of oldkeys.Rewrite, for about so long.
 func ShortenFor(ctx context.Context, db *engine.Database, long time.Duration) error {
-	for begun := time.Now(); time.Since(begun) < long; {
-		if ended, err := Shorten(ctx, db, ShortenBatch); err != nil || ended {
-			return err
+	begun := time.Now()
+	for _, next := range []func(context.Context, *engine.Database, int) (bool, error){Shorten, CopyHeads, oldkeys.Rewrite} {
+		for ended := false; !ended; {
+			if time.Since(begun) >= long {
+				return nil
+			}
+			var err error
+			if ended, err = next(ctx, db, ShortenBatch); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -142,9 +142,10 @@ func (c *Commit) storeSignatures(how *engine.Statement, signed map[int64]string)
 
 var (
 	newContents = engine.Over("sha256 hash, size number", `INSERT INTO content (sha256, size, added)
-		SELECT k.sha256, k.size, CAST($2 AS bigint) FROM {k} WHERE TRUE ON CONFLICT (sha256) DO NOTHING RETURNING id, sha256, size`)
+		SELECT k.sha256, k.size, `+record.AddedNow("CAST($2 AS bigint)")+` FROM {k}
+		WHERE NOT EXISTS (SELECT 1 FROM content c WHERE `+record.HashIs("c.sha256", "k.sha256")+") RETURNING id, sha256, size")
 	knownContents = engine.Over("sha256 hash", `SELECT c.id, c.sha256, c.size, c.unreferenced_since IS NOT NULL
-		FROM {k} CROSS JOIN content c WHERE c.sha256 = k.sha256`)
+		FROM {k} CROSS JOIN content c WHERE `+record.HashIs("c.sha256", "k.sha256"))
 	referAgain = engine.Over("id number", "UPDATE content SET unreferenced_since = NULL WHERE id IN (SELECT k.id FROM {k})")
 )
 

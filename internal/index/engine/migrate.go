@@ -22,6 +22,9 @@ import (
 // more is deleted by a step of the next version, with a higher floor and the
 // comment "-- contract". Such a step waits until no node of a lower format is
 // left; its program works before and after it.
+//
+// What follows a line "-- if empty: TABLE" in a step is applied only if the table has no rows. In another index its
+// program does the same in the background.
 type Migration struct {
 	Number   int
 	Name     string
@@ -57,6 +60,7 @@ func ReadMigrations(fsys fs.FS, dir string) []Migration {
 var (
 	floorComment    = regexp.MustCompile(`(?m)^-- format_floor: (\d+)$`)
 	contractComment = regexp.MustCompile(`(?m)^-- contract$`)
+	emptyComment    = regexp.MustCompile(`(?m)^-- if empty: (\w+)$`)
 )
 
 // newMigration reads the comments of a step. Without a floor only programs that
@@ -172,7 +176,7 @@ func (m Migration) apply(e engine, s session, now time.Time) error {
 	if err := s.Script(migrationTable); err != nil {
 		return err
 	}
-	if err := s.Script(m.Text); err != nil {
+	if err := m.run(s); err != nil {
 		return err
 	}
 	if err := e.setFormat(s, m); err != nil {
@@ -181,6 +185,22 @@ func (m Migration) apply(e engine, s session, now time.Time) error {
 	_, err := s.Exec("INSERT INTO migration (number, name, sha256, applied) VALUES ($1, $2, $3, $4)",
 		m.Number, m.Name, m.SHA256, now.UnixMilli())
 	return err
+}
+
+// run runs the text of a step.
+func (m Migration) run(s session) error {
+	at := emptyComment.FindStringSubmatchIndex(m.Text)
+	if at == nil {
+		return s.Script(m.Text)
+	}
+	if err := s.Script(m.Text[:at[0]]); err != nil {
+		return err
+	}
+	var empty bool
+	if err := s.Row("SELECT NOT EXISTS (SELECT 1 FROM "+m.Text[at[2]:at[3]]+")", nil, &empty); err != nil || !empty {
+		return err
+	}
+	return s.Script(m.Text[at[1]:])
 }
 
 // verifyMigrations checks that the database has gone through exactly the known

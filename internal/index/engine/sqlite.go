@@ -427,12 +427,18 @@ type sqliteTx struct {
 	engine  *sqliteFile
 	conn    *sql.Conn
 	durable bool
+	renames bool // tables get other names; see Database.UpdateNames
 	tx      *sql.Tx
 	stmts   map[string]*sql.Stmt // by SQL text; they end with the transaction
 }
 
-// begin takes the write lock; the driver begins with BEGIN IMMEDIATE.
+// begin takes the write lock.
 func (e *sqliteFile) begin(ctx context.Context, durable bool) (transaction, error) {
+	return e.beginAs(ctx, &sqliteTx{durable: durable})
+}
+
+// beginAs begins a transaction with some settings; the driver does it with BEGIN IMMEDIATE.
+func (e *sqliteFile) beginAs(ctx context.Context, t *sqliteTx) (transaction, error) {
 	if e.writer == nil {
 		return nil, ErrReadOnly
 	}
@@ -441,14 +447,14 @@ func (e *sqliteFile) begin(ctx context.Context, durable bool) (transaction, erro
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	t := &sqliteTx{ctx: context.WithoutCancel(ctx), engine: e, durable: durable, stmts: make(map[string]*sql.Stmt)}
+	t.ctx, t.engine, t.stmts = context.WithoutCancel(ctx), e, make(map[string]*sql.Stmt)
 	e.prepare(t.ctx)
 	err := e.whileBusy(ctx, func() (err error) {
 		if t.conn, err = e.writer.Conn(ctx); err != nil {
 			return err
 		}
-		if !durable {
-			if _, err = t.conn.ExecContext(t.ctx, "PRAGMA synchronous = NORMAL"); err != nil {
+		for _, p := range t.pragmas() {
+			if _, err = t.conn.ExecContext(t.ctx, p.begin); err != nil {
 				t.release()
 				return err
 			}
@@ -490,12 +496,27 @@ func (t *sqliteTx) end() {
 // release returns the writing connection to its pool with its original
 // settings. If these cannot be restored, it closes the connection.
 func (t *sqliteTx) release() {
-	if !t.durable {
-		if _, err := t.conn.ExecContext(t.ctx, "PRAGMA synchronous = FULL"); err != nil {
+	for _, p := range t.pragmas() {
+		if _, err := t.conn.ExecContext(t.ctx, p.end); err != nil {
 			_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
 	}
 	_ = t.conn.Close()
+}
+
+// pragma is a setting of the writing connection for one transaction, and its usual value.
+type pragma struct{ begin, end string }
+
+func (t *sqliteTx) pragmas() (list []pragma) {
+	if !t.durable {
+		list = append(list, pragma{"PRAGMA synchronous = NORMAL", "PRAGMA synchronous = FULL"})
+	}
+	if t.renames {
+		// With these two, ALTER TABLE RENAME leaves the foreign keys of other tables as they are written.
+		list = append(list, pragma{"PRAGMA foreign_keys = OFF", "PRAGMA foreign_keys = ON"},
+			pragma{"PRAGMA legacy_alter_table = ON", "PRAGMA legacy_alter_table = OFF"})
+	}
+	return list
 }
 
 func (t *sqliteTx) commit() error {

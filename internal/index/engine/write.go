@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -55,6 +56,24 @@ func (db *Database) Update(ctx context.Context, op string, fn func(w *Write) err
 // writes.
 func (db *Database) UpdateUnsynced(ctx context.Context, op string, fn func(w *Write) error) error {
 	return db.write(ctx, op, false, fn)
+}
+
+// UpdateNames is like Update, for a database in a file. A table that gets another name in fn leaves its name, with the
+// foreign keys of other tables, to the table that gets the name next. Foreign keys are not checked meanwhile.
+func (db *Database) UpdateNames(ctx context.Context, op string, fn func(w *Write) error) error {
+	file, ok := db.engine.(*sqliteFile)
+	if !ok {
+		return db.Fail(op, errors.ErrUnsupported)
+	}
+	s, err := file.beginAs(ctx, &sqliteTx{durable: true, renames: true})
+	if err != nil {
+		return db.Fail(op, err)
+	}
+	if err := fn(&Write{s}); err != nil {
+		s.rollback()
+		return db.Fail(op, err)
+	}
+	return db.Fail(op, s.commit())
 }
 
 func (db *Database) write(ctx context.Context, op string, durable bool, fn func(w *Write) error) error {

@@ -50,7 +50,7 @@ func (l Listing) OfContent(ctx context.Context, ref blob.Ref, limit int) (list [
 		return nil, false, fs.ErrNotExist
 	}
 	ids, err := l.ids(ctx, l.seen.all, "SELECT o.id FROM content c JOIN object o ON o.content_id = c.id "+
-		"WHERE c.sha256 = $1 AND "+l.seen.object()+" ORDER BY o.name_fold, o.id LIMIT $2", ref[:], limit+1)
+		"WHERE "+record.IsC+" AND "+l.seen.object()+" ORDER BY o.name_fold, o.id LIMIT $2", ref[:], limit+1)
 	if err != nil {
 		return nil, false, l.c.db.Fail(op, err)
 	}
@@ -128,7 +128,8 @@ func (l Listing) Holders(ctx context.Context, o record.Found, before int64, limi
 func (l Listing) Downloads(ctx context.Context, ref blob.Ref) (list []contents.CachedFile, err error) {
 	err = l.c.db.Scans.Each(ctx, l.seen.all, `SELECT t.source, c.name, c.url, c.tag, c.fetched, k.size
 		FROM content k JOIN cached c ON c.content_id = k.id JOIN tx t ON t.id = c.tx_id
-		WHERE k.sha256 = $1`+l.seen.in("t.product_id")+" ORDER BY c.fetched DESC, t.id", []any{ref[:]}, func(scan engine.Scan) (bool, error) {
+		WHERE `+record.HashIs("k.sha256", "$1")+l.seen.in("t.product_id")+
+		" ORDER BY c.fetched DESC, t.id", []any{ref[:]}, func(scan engine.Scan) (bool, error) {
 		f := contents.CachedFile{Ref: ref}
 		var fetched int64
 		err := scan(&f.Source, &f.Name, &f.URL, &f.Tag, &fetched, &f.Size)
@@ -210,7 +211,7 @@ func (l Listing) Forms(ctx context.Context, ref blob.Ref) (made []DerivedForm, f
 	const op = "list the forms of a content"
 	err = l.c.db.Scans.Each(ctx, true, `SELECT d.tool, d.tool_version, d.added, coalesce(d.note, ''), r.sha256, r.size
 		FROM content c JOIN derived d ON d.source_id = c.id
-		LEFT JOIN content r ON r.id = d.content_id WHERE c.sha256 = $1 ORDER BY d.tool, d.tool_version`, []any{ref[:]},
+		LEFT JOIN content r ON r.id = d.content_id WHERE `+record.IsC+" ORDER BY d.tool, d.tool_version", []any{ref[:]},
 		func(scan engine.Scan) (bool, error) {
 			var f DerivedForm
 			var added int64

@@ -341,11 +341,13 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 			args: []any{engine.Text(f.Prefix), record.PrefixEnd(engine.Text(f.Prefix))}, packed: true})
 	}
 	if f.Ref != nil {
-		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 = %s", args: []any{f.Ref[:]}})
+		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id",
+			cond: "k.sha256 = %s AND " + record.Head("k.sha256") + " = %s", args: []any{f.Ref[:], record.HeadOf(*f.Ref)}})
 	}
 	if from, to, ok := record.RefRange(f.RefPrefix); ok {
 		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id",
-			cond: "k.sha256 >= %s AND k.sha256 <= %s", args: []any{from[:], to[:]}})
+			cond: "k.sha256 >= %s AND k.sha256 <= %s AND " + record.Head("k.sha256") + " >= %s AND " + record.Head("k.sha256") + " <= %s",
+			args: []any{from[:], to[:], record.HeadOf(from), record.HeadOf(to)}})
 	}
 	if w.within != nil {
 		return []source{w.withName(*w.within)}

@@ -14,7 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
 )
@@ -34,7 +37,7 @@ func Compare(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Name, b.Name))
 }
 
-// A block is a version byte and the number of keys, and then of each key, numbers as uvarints:
+// A block of version 1 is a version byte and the number of keys, and then of each key, numbers as uvarints:
 //
 //	the length of the beginning that its id shares with the one before
 //	the length of the rest of the id, doubled, plus one if the rest is packed hex
@@ -46,7 +49,7 @@ const (
 	blockVersion = 1
 	// blockBytes is the size up to which a block grows. Two rows fill a page of SQLite, four one
 	// of PostgreSQL, which would store larger rows elsewhere.
-	blockBytes = 1900
+	blockBytes = 1940
 	// maxSame is the number of keys of one id that are packed. They are one block.
 	maxSame = 200
 	// maxText is the length in bytes up to which ids and names are packed: it bounds the memory for
@@ -78,10 +81,7 @@ func nibble(c byte) byte {
 
 // appendKey appends a key that follows one with the id before.
 func appendKey(b []byte, before string, k Key) []byte {
-	shared := 0
-	for shared < len(before) && shared < len(k.ID) && before[shared] == k.ID[shared] {
-		shared++
-	}
+	shared := sharedWith(before, k.ID)
 	rest := k.ID[shared:]
 	b = binary.AppendUvarint(b, uint64(shared))
 	if isHex(rest) {
@@ -105,8 +105,8 @@ func appendKey(b []byte, before string, k Key) []byte {
 	return binary.AppendUvarint(b, uint64(k.Object))
 }
 
-// pack returns the block of sorted keys.
-func pack(keys []Key) []byte {
+// packBytes returns the block of sorted keys in version 1.
+func packBytes(keys []Key) []byte {
 	b := binary.AppendUvarint([]byte{blockVersion}, uint64(len(keys)))
 	before := ""
 	for _, k := range keys {
@@ -116,19 +116,27 @@ func pack(keys []Key) []byte {
 	return b
 }
 
-// split divides sorted keys into the keys of blocks of about equal size. The keys of one id
+// split divides sorted keys into the keys of blocks of about equal size, in version 2 or 1. The keys of one id
 // stay together.
-func split(keys []Key) [][]Key {
+func split(keys []Key, asBits bool) [][]Key {
 	size, before := 0, ""
-	sizes := make([]int, len(keys))
+	sizes := make([]int, len(keys)) // in bits
 	var one []byte
-	for i, k := range keys {
-		one = appendKey(one[:0], before, k)
-		before = k.ID
-		sizes[i] = len(one)
-		size += len(one)
+	objects := int64(1)
+	for _, k := range keys {
+		objects |= k.Object
 	}
-	n := max(1, (size+blockBytes-1)/blockBytes)
+	for i, k := range keys {
+		if asBits {
+			sizes[i] = bitsOf(before, k, bits.Len64(uint64(objects)))
+		} else {
+			one = appendKey(one[:0], before, k)
+			sizes[i] = 8 * len(one)
+		}
+		before = k.ID
+		size += sizes[i]
+	}
+	n := max(1, (size+8*blockBytes-1)/(8*blockBytes))
 	each := (size + n - 1) / n
 	var list [][]Key
 	from, sum := 0, 0
@@ -144,17 +152,49 @@ func split(keys []Key) [][]Key {
 
 // Block is a row of old_key.
 type Block struct {
-	First string // the id that it begins with
+	First string // no id of the block is before it, and all of the block before are
 	Keys  int
 	Body  []byte
 }
 
-// Blocks packs keys that are sorted by id, object and name.
-func Blocks(keys []Key) (list []Block) {
-	for _, some := range split(keys) {
-		list = append(list, Block{some[0].ID, len(some), pack(some)})
+// Blocks packs keys that are sorted by id, object and name, for an index with a floor.
+func Blocks(keys []Key, floor int64) (list []Block) {
+	pack, before := packBytes, ""
+	if floor >= BitsFormat {
+		pack = packBits
+	}
+	for parts := split(keys, floor >= BitsFormat); len(parts) > 0; parts = parts[1:] {
+		some := parts[0]
+		body := pack(some)
+		if at := middle(some); len(body) > blockBytes+blockBytes/16 && at > 0 {
+			// Many lengths or roles of keys took more than was expected.
+			parts = append([][]Key{nil, some[:at:at], some[at:]}, parts[1:]...)
+			continue
+		}
+		first := some[0].ID
+		if n := sharedWith(before, first) + 1; len(list) > 0 && isASCII(first[:n]) {
+			first = first[:n] // the shortest text after the last id before
+		}
+		list = append(list, Block{first, len(some), body})
+		before = some[len(some)-1].ID
 	}
 	return list
+}
+
+// middle returns a place near the middle of sorted keys where another id begins; 0 if there is none.
+func middle(keys []Key) int {
+	for i := range len(keys) / 2 {
+		for _, at := range []int{len(keys)/2 - i, len(keys)/2 + i} {
+			if at > 0 && keys[at].ID != keys[at-1].ID {
+				return at
+			}
+		}
+	}
+	return 0
+}
+
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
 // reader reads the fields of a block.
@@ -188,7 +228,10 @@ const hexDigits = "0123456789abcdef"
 // each calls fn for the keys of a block in their order until fn returns false. The id is in
 // id, which is valid during the call, and not in the key.
 func each(block []byte, fn func(id []byte, k Key) bool) error {
-	if len(block) == 0 || block[0] != blockVersion {
+	switch {
+	case len(block) > 0 && block[0] == bitsVersion:
+		return eachBits(block, fn)
+	case len(block) == 0 || block[0] != blockVersion:
 		return errBlock
 	}
 	r := reader{b: block[1:]}
@@ -246,6 +289,9 @@ func unpack(block []byte) (keys []Key, err error) {
 
 // find returns the keys of an id in a block.
 func find(block []byte, id string) (keys []Key, err error) {
+	if len(block) > 0 && block[0] == bitsVersion {
+		return findBits(block, id)
+	}
 	want := []byte(id)
 	err = each(block, func(have []byte, k Key) bool {
 		switch bytes.Compare(have, want) {

@@ -60,6 +60,10 @@ var (
 // save writes the changed blocks.
 func save(w *engine.Write, list []*loaded) error {
 	var gone, fresh [][]any
+	var floor int64
+	if err := w.Row("SELECT format_floor FROM state WHERE one = 1", nil, &floor); err != nil {
+		return err
+	}
 	for _, b := range list {
 		if !b.changed {
 			continue
@@ -68,7 +72,7 @@ func save(w *engine.Write, list []*loaded) error {
 		if len(b.keys) == 0 {
 			continue
 		}
-		for i, block := range Blocks(b.keys) {
+		for i, block := range Blocks(b.keys, floor) {
 			if i == 0 && b.first != "" {
 				block.First = min(b.first, block.First)
 			}
@@ -80,6 +84,81 @@ func save(w *engine.Write, list []*loaded) error {
 	}
 	_, err := w.ExecOver(insertBlocks, fresh)
 	return err
+}
+
+// rewriteBlocks is how many blocks one write of Rewrite reads.
+const rewriteBlocks = 50
+
+const (
+	selectRewrite = "SELECT long_after FROM old_keys WHERE one = 1"
+	rewritten     = "SELECT first, body FROM old_key WHERE first > $1 ORDER BY first LIMIT $2"
+)
+
+// Rewrite writes the next blocks of version 1 in version 2, of about as many keys as some blocks hold, and reports whether
+// there are no others. No answer changes. A write that a crash of the machine undoes is repeated.
+func Rewrite(ctx context.Context, db *engine.Database, _ int) (ended bool, err error) {
+	const op = "rewrite old keys"
+	var floor int64
+	if err := db.Scans.Row(ctx, "SELECT format_floor FROM state WHERE one = 1", nil, &floor); err != nil || floor < BitsFormat {
+		return err == nil, db.Fail(op, err)
+	}
+	var after sql.NullString
+	if err := db.Scans.Row(ctx, selectRewrite, nil, &after); err != nil || !after.Valid {
+		return err == nil, db.Fail(op, err)
+	}
+	err = db.UpdateUnsynced(ctx, op, func(w *engine.Write) error {
+		var now sql.NullString
+		if err := w.Row(selectRewrite, nil, &now); err != nil || now != after {
+			return err // another process has been here
+		}
+		read, last, err := rewrite(w, now.String)
+		if err != nil {
+			return err
+		}
+		var next any // none
+		if read == rewriteBlocks {
+			next = last
+		}
+		_, err = w.Exec("UPDATE old_keys SET long_after = $1 WHERE one = 1", next)
+		return err
+	})
+	return false, err
+}
+
+// rewrite writes the blocks that follow the one that begins with a text, and returns how many there were and the
+// beginning of the last one that it has written.
+func rewrite(w *engine.Write, after string) (read int, last string, err error) {
+	all := &loaded{}
+	var gone, fresh [][]any
+	if err := w.Each(rewritten, []any{after, rewriteBlocks}, func(scan engine.Scan) error {
+		var first string
+		var body []byte
+		if err := scan(&first, &body); err != nil {
+			return err
+		}
+		keys, err := unpack(body)
+		if read == 0 {
+			all.first = first
+		}
+		all.changed = all.changed || body[0] != bitsVersion
+		all.keys, last = append(all.keys, keys...), first
+		gone = append(gone, []any{first})
+		read++
+		return err
+	}); err != nil || !all.changed {
+		return read, last, err
+	}
+	for i, b := range Blocks(all.keys, BitsFormat) {
+		if last = b.First; i == 0 {
+			last = all.first
+		}
+		fresh = append(fresh, []any{last, b.Keys, b.Body})
+	}
+	if _, err := w.ExecOver(deleteBlocks, gone); err != nil {
+		return read, last, err
+	}
+	_, err = w.ExecOver(insertBlocks, fresh)
+	return read, last, err
 }
 
 // AnyPacked reports whether any key is packed.

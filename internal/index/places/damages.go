@@ -33,14 +33,14 @@ func (d Damages) Note(ctx context.Context, ref blob.Ref, what string) error {
 	}
 	what = engine.Text(what[:min(len(what), maxDamage)])
 	return d.db.UpdateUnsynced(ctx, "record a damaged content", func(w *engine.Write) error {
-		_, err := w.Exec("UPDATE content SET damage = $2 WHERE sha256 = $1 AND damage IS NULL", ref[:], what)
+		_, err := w.Exec("UPDATE content SET damage = $2 WHERE "+record.IsContent+" AND damage IS NULL", ref[:], what)
 		return err
 	})
 }
 
 // Of returns what was found wrong with the stored bytes of a content; "" is nothing.
 func (d Damages) Of(ctx context.Context, ref blob.Ref) (what string, err error) {
-	err = d.db.Points.Row(ctx, "SELECT coalesce(damage, '') FROM content WHERE sha256 = $1", []any{ref[:]}, &what)
+	err = d.db.Points.Row(ctx, "SELECT coalesce(damage, '') FROM content WHERE "+record.IsContent, []any{ref[:]}, &what)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
@@ -67,7 +67,7 @@ func (d Damages) Among(ctx context.Context, refs []blob.Ref) (list []record.Cont
 	return list, nil
 }
 
-var damagedAmong = record.AmongHashes("SELECT sha256, size FROM content "+
+var damagedAmong = record.AmongContents("SELECT sha256, size FROM content "+
 	"WHERE (damage IS NOT NULL OR EXISTS (SELECT 1 FROM cold k WHERE k.content_id = content.id)) AND ", "sha256", "$1", "")
 
 // Clear records that the stored bytes of contents are intact: they were stored again, or
@@ -79,7 +79,7 @@ func (d Damages) Clear(ctx context.Context, refs []blob.Ref) error {
 			rows[i] = []any{r[:]}
 		}
 		if err := d.db.UpdateUnsynced(ctx, "record intact contents", func(w *engine.Write) error {
-			_, err := w.Many("UPDATE content SET damage = NULL WHERE sha256 = $1 AND damage IS NOT NULL", rows)
+			_, err := w.Many("UPDATE content SET damage = NULL WHERE "+record.IsContent+" AND damage IS NOT NULL", rows)
 			return err
 		}); err != nil {
 			return err

@@ -165,8 +165,8 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 func (ps Places) Of(ctx context.Context, ref blob.Ref) (u record.Upload, added time.Time, err error) {
 	u.Ref = ref
 	var at int64
-	err = ps.db.Points.Row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content "+
-		"WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at, &u.Damage)
+	err = ps.db.Points.Row(ctx, "SELECT place, size, "+record.AddedColumn+", coalesce(damage, '') FROM content c "+
+		"WHERE "+record.IsC+" AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at, &u.Damage)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
@@ -266,7 +266,7 @@ func (ps Places) Forget(ctx context.Context, places []string) error {
 	return nil
 }
 
-const knownPlace = `SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $2 AND place = $1)
+var knownPlace = `SELECT EXISTS (SELECT 1 FROM content WHERE ` + record.HashIs("sha256", "$2") + ` AND place = $1)
 	OR EXISTS (SELECT 1 FROM upload WHERE place = $1) OR EXISTS (SELECT 1 FROM doomed WHERE place = $1)`
 
 var doomStray = engine.Dialects("INSERT INTO doomed (place, sha256, size, since) SELECT $1, $2, $3, $4 WHERE NOT ("+knownPlace+")",
@@ -296,7 +296,7 @@ func (ps Places) Stray(ctx context.Context, strays []record.Upload) error {
 // is fs.ErrNotExist. It does nothing if the content has another place by now.
 func (ps Places) GiveUp(ctx context.Context, u record.Upload) error {
 	return ps.db.Update(ctx, "give up an object", func(w *engine.Write) error {
-		n, err := w.Exec("UPDATE content SET place = NULL WHERE sha256 = $1 AND place = $2", u.Ref[:], u.Place)
+		n, err := w.Exec("UPDATE content SET place = NULL WHERE "+record.IsContent+" AND place = $2", u.Ref[:], u.Place)
 		if err != nil || n == 0 {
 			return err
 		}
@@ -312,10 +312,29 @@ func (ps Places) Count(ctx context.Context) (n int64, err error) {
 	return n, ps.db.Fail("count", err)
 }
 
+// hashOrder returns the order of contents by their hashes, as the index has it that they have now.
+func (ps Places) hashOrder(ctx context.Context) (string, error) {
+	if ps.db.Shared() {
+		return "sha256", nil
+	}
+	var heads bool
+	err := ps.db.Scans.Row(ctx, "SELECT EXISTS (SELECT 1 FROM sqlite_schema "+
+		"WHERE name = 'content_by_head' AND tbl_name = 'content')", nil, &heads)
+	if err != nil || !heads {
+		return "sha256", err
+	}
+	return record.Head("sha256") + ", sha256", nil
+}
+
 // Named yields the places of the contents with hashes from low to high, in their
 // order. Contents that are added or dropped meanwhile may or may not be included.
 func (ps Places) Named(ctx context.Context, low, high blob.Ref) iter.Seq2[record.Upload, error] {
 	return func(yield func(record.Upload, error) bool) {
+		order, err := ps.hashOrder(ctx)
+		if err != nil {
+			yield(record.Upload{}, ps.db.Fail("list places", err))
+			return
+		}
 		from, after := low, false
 		engine.Pages(ctx, ps.db, yield, func(scan engine.Scan) (record.Upload, error) {
 			var u record.Upload
@@ -326,8 +345,8 @@ func (ps Places) Named(ctx context.Context, low, high blob.Ref) iter.Seq2[record
 			err := record.ScanRef(ref, &u.Ref)
 			from, after = u.Ref, true
 			return u, err
-		}, `SELECT place, sha256, size FROM content WHERE place IS NOT NULL AND sha256 >= $1 AND sha256 <= $2 AND NOT ($3 AND sha256 = $1)
-			ORDER BY sha256 LIMIT $4`, func() []any {
+		}, "SELECT place, sha256, size FROM content WHERE place IS NOT NULL AND "+record.HashBetween("sha256", "$1", "$2")+
+			" AND NOT ($3 AND sha256 = $1) ORDER BY "+order+" LIMIT $4", func() []any {
 			at := from
 			return []any{at[:], high[:], after, engine.PageRows}
 		})

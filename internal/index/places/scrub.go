@@ -66,7 +66,8 @@ func (s Scrub) Coverage(ctx context.Context, st ScrubState) (c Coverage, err err
 		before = st.Finished.UnixMilli()
 	}
 	err = s.db.Scans.Row(ctx, `SELECT count(*), coalesce(sum(CASE WHEN c.id <= $1 AND c.added <= $2 OR c.added <= $3 THEN 1 ELSE 0 END), 0)
-		FROM content c WHERE NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL)`,
+		FROM (SELECT c.id, `+record.AddedColumn+` AS added FROM content c) AS c
+		WHERE NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL)`,
 		[]any{st.Position, st.Updated.UnixMilli(), before}, &c.Stored, &c.Read)
 	return c, s.db.Fail("count the contents that the background check has read", err)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
@@ -139,6 +140,26 @@ func ObjectFlags(o symfile.Object) int {
 // ones, whose cold files are contents themselves.
 const StoredContents = `SELECT c.id, c.sha256, c.size FROM content c WHERE c.id > $1
 	AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) ORDER BY c.id LIMIT $2`
+
+// secondsEnd is a value of content.added: smaller ones are seconds since 1970, others are milliseconds.
+const secondsEnd = "100000000000"
+
+// AddedColumn is the time in milliseconds at which content c was first added. From a floor on it is stored in seconds.
+const AddedColumn = "CASE WHEN c.added < " + secondsEnd + " THEN c.added * 1000 ELSE c.added END"
+
+// AddedSeconds is what is stored of a time in milliseconds.
+func AddedSeconds(millis string) string {
+	return "CASE WHEN " + millis + " < " + secondsEnd + " THEN " + millis + " ELSE " + millis + " / 1000 END"
+}
+
+// AddedNow is what is stored of a time in milliseconds in the index of a write.
+func AddedNow(millis string) string {
+	return "CASE WHEN (SELECT format_floor FROM state WHERE one = 1) < " + strconv.Itoa(SecondsFormat) + " THEN " +
+		millis + " ELSE " + millis + " / 1000 END"
+}
+
+// SecondsFormat is the floor of an index from which on content.added is in seconds.
+const SecondsFormat = 11
 
 // MaxRows limits the rows that one lookup reads; keys of newer objects are read first.
 const MaxRows = 256

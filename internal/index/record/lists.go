@@ -28,6 +28,40 @@ func AmongTexts(before, column, arg string) string {
 		before+column+" = ANY (ARRAY(SELECT v FROM json_array_elements_text("+arg+"::text::json) AS k(v)))")
 }
 
+// headBytes is the length of the beginning of a hash.
+const headBytes = 5
+
+// Head is an expression for the beginning of the hash of a content. In SQLite contents have an index of it: a condition for
+// whole hashes needs one for their beginnings too, as HashIs has it.
+func Head(hash string) string { return "substr(" + hash + ", 1, 5)" }
+
+// HeadOf returns the beginning of a hash.
+func HeadOf(hash blob.Ref) []byte { return hash[:headBytes] }
+
+// HashIs returns the condition that a column with the hashes of contents is equal to a hash.
+func HashIs(column, hash string) string {
+	return column + " = " + hash + " AND " + Head(column) + " = " + Head(hash)
+}
+
+// IsContent and IsC are HashIs for the argument $1 and contents without another name, or named c.
+const (
+	IsContent = "sha256 = $1 AND substr(sha256, 1, 5) = substr($1, 1, 5)"
+	IsC       = "c.sha256 = $1 AND substr(c.sha256, 1, 5) = substr($1, 1, 5)"
+)
+
+// HashBetween returns the condition that a column with the hashes of contents is from one hash to another.
+func HashBetween(column, from, to string) string {
+	return column + " >= " + from + " AND " + column + " <= " + to + " AND " +
+		Head(column) + " >= " + Head(from) + " AND " + Head(column) + " <= " + Head(to)
+}
+
+// AmongContents is AmongHashes for the hashes of contents.
+func AmongContents(before, column, arg, after string) string {
+	s, p := InHashes(column, arg)
+	heads := " AND " + Head(column) + " IN (SELECT " + Head("unhex(value)") + " FROM json_each(" + arg + "))"
+	return engine.Dialects(before+s+heads+after, before+p+after)
+}
+
 // HashList returns the JSON list of contents for inHashes.
 func HashList(refs []blob.Ref) string {
 	b := make([]byte, 0, 2+len(refs)*67)

@@ -95,8 +95,8 @@ var (
 )
 
 // stagePins are the contents that an open stage relies on.
-const stagePins = `SELECT DISTINCT c.id, c.sha256
-	FROM stage s JOIN stage_file f ON f.stage_id = s.id AND f.state IN (1, 2) JOIN content c ON c.sha256 = f.sha256
+var stagePins = `SELECT DISTINCT c.id, c.sha256
+	FROM stage s JOIN stage_file f ON f.stage_id = s.id AND f.state IN (1, 2) JOIN content c ON ` + record.HashIs("c.sha256", "f.sha256") + `
 	WHERE s.closed IS NULL`
 
 func readState(each queryRows, now time.Time) (*RetainedState, error) {
@@ -551,12 +551,12 @@ func (rs Retention) Touch(ctx context.Context, refs [][]byte, at time.Time) erro
 				rows[i] = []any{batch[i], day}
 			}
 			if _, err := w.Many("INSERT INTO content_read (content_id, day) SELECT id, CAST($2 AS bigint) FROM content "+
-				"WHERE sha256 = $1 ON CONFLICT (content_id) DO "+later, rows); err != nil {
+				"WHERE "+record.IsContent+" ON CONFLICT (content_id) DO "+later, rows); err != nil {
 				return err
 			}
 			_, err := w.Many(`INSERT INTO content_read (content_id, day) SELECT DISTINCT d.source_id, CAST($2 AS bigint)
 				FROM content c JOIN derived d ON d.content_id = c.id
-				WHERE c.sha256 = $1 ON CONFLICT (content_id) DO `+later, rows)
+				WHERE `+record.IsC+" ON CONFLICT (content_id) DO "+later, rows)
 			return err
 		}); err != nil {
 			return err

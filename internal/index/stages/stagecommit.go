@@ -31,7 +31,7 @@ type VisibleObject struct {
 	Product string
 }
 
-var visibleObjects = record.AmongHashes("SELECT "+record.ObjectColumns+`, p.name
+var visibleObjects = record.AmongContents("SELECT "+record.ObjectColumns+`, p.name
 	FROM content c JOIN object o ON o.content_id = c.id JOIN seen s ON s.object_id = o.id
 	JOIN product p ON p.id = s.product_id WHERE `, "c.sha256", "$1", " ORDER BY o.id, p.id")
 
@@ -192,8 +192,8 @@ func closeStage(c *contents.Commit, tx record.Tx, number int64) error {
 }
 
 // filesOfTx hides tx_id from the indexes, as contents.TrashEnd does.
-var filesOfTx = record.AmongHashes("SELECT "+record.PathColumn+", c.sha256, "+record.NameColumn+", o.kind, "+record.DebugIDColumn+`, o.hash
-	FROM content c JOIN object o ON o.content_id = c.id JOIN tx_file f ON f.object_id = o.id AND f.tx_id + 0 = $1
+var filesOfTx = record.AmongContents("SELECT "+record.PathColumn+", c.sha256, "+record.NameColumn+", o.kind, "+record.DebugIDColumn+`,
+	o.hash FROM content c JOIN object o ON o.content_id = c.id JOIN tx_file f ON f.object_id = o.id AND f.tx_id + 0 = $1
 	WHERE `, "c.sha256", "$2", "")
 
 // withoutKnown returns the entries that a transaction does not have yet.
