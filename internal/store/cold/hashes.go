@@ -56,6 +56,7 @@ type watch struct {
 type watched struct {
 	typehash.Range
 	of int // hasher
+	no int // of its ranges
 }
 
 // hasRecipes says whether a layout has recipes of hashes of types.
@@ -85,8 +86,8 @@ func (p *packer) watch() error {
 			break // these are made of their records when they are read
 		}
 		w.hashers[i] = h
-		for _, r := range h.Ranges {
-			w.parts = append(w.parts, watched{r, i})
+		for no, r := range h.Ranges {
+			w.parts = append(w.parts, watched{r, i, no})
 		}
 	}
 	if len(w.parts) == 0 {
@@ -98,9 +99,8 @@ func (p *packer) watch() error {
 		last := make([]int, len(p.streams))
 		for i := range w.parts {
 			x := &w.parts[i]
-			k := slices.Index(w.hashers[x.of].Ranges, x.Range)
-			w.missed[x.of] = w.missed[x.of] || k < last[x.of]
-			last[x.of] = k
+			w.missed[x.of] = w.missed[x.of] || x.no < last[x.of]
+			last[x.of] = x.no
 		}
 	}
 	p.watched, p.r = w, w

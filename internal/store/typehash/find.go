@@ -2,6 +2,7 @@ package typehash
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"io"
@@ -18,6 +19,8 @@ const (
 	headerLen    = 56 // of a type stream
 	typeVersion  = 20040203
 	maxRuns      = 1 << 12
+	// maxStreams is how many streams are kept: a type stream names the one of its hashes in 16 bits.
+	maxStreams = 1 << 16
 	// maxWrong is one in how many hashes may be another one than that of its record.
 	maxWrong = 16
 )
@@ -133,7 +136,9 @@ func (p *file) parse(b []byte) bool {
 		if k > int64(len(rest)) {
 			return false
 		}
-		p.streams = append(p.streams, pages{rest[:k], int64(size)})
+		if len(p.streams) < maxStreams {
+			p.streams = append(p.streams, pages{rest[:k], int64(size)})
+		}
 		rest = rest[k:]
 	}
 	return true
@@ -302,7 +307,7 @@ func (t *typeStream) next() (now, is uint32, err error) {
 // done gives the runs in the order of the file, with their recipes; none if one of them has bytes of another
 // one, or of records.
 func (p *file) done() []Run {
-	slices.SortFunc(p.runs, func(a, b found) int { return int(min(max(a.At-b.At, -1), 1)) })
+	slices.SortFunc(p.runs, func(a, b found) int { return cmp.Compare(a.At, b.At) })
 	runs, before := make([]Run, 0, len(p.runs)), make([]int64, 1, len(p.runs)+1) // bytes of the runs before each
 	for i, f := range p.runs {
 		if i > 0 && f.At < runs[i-1].At+runs[i-1].Len {

@@ -104,7 +104,8 @@ func numeric(b []byte) int {
 // ofBytes is a CRC-32 that begins with 0 and is not inverted in the end (LLVM, hashBufferV8).
 func ofBytes(b []byte) uint32 { return ^crc32.Update(0xffffffff, crc32.IEEETable, b) }
 
-// ofString is the hash of a name (LLVM, hashStringV1).
+// ofString is the hash of a name (LLVM, hashStringV1). Package pdb has it too, for the PDBs that it writes. This one is
+// part of the form of cold files and must never change.
 func ofString(b []byte) (h uint32) {
 	for ; len(b) >= 4; b = b[4:] {
 		h ^= binary.LittleEndian.Uint32(b)
