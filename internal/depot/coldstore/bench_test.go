@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/home/hometest"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -23,22 +24,7 @@ import (
 // all at once, and day by day, each build when it is two weeks old. Which build is built from which
 // is written beside the series then, for TestBenchCold of package cold.
 func TestBenchBases(t *testing.T) {
-	root := os.Getenv("SYMDEPOT_COLD_SERIES")
-	if root == "" {
-		t.Skip("needs SYMDEPOT_COLD_SERIES, a folder of scripts/coldseries (make bench-cold)")
-	}
-	names := os.Getenv("SYMDEPOT_COLD_NAMES")
-	if names == "" {
-		names = "A B C D E M P K"
-	}
-	for _, name := range strings.Fields(names) {
-		builds, err := filepath.Glob(filepath.Join(root, name, "[0-9][0-9]"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(builds) < 2 {
-			continue
-		}
+	for name, builds := range symtest.ColdSeries(t) {
 		for _, daily := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, daily %v", name, daily), func(t *testing.T) { benchBases(t, name, builds, daily) })
 		}

@@ -69,11 +69,7 @@ func (db *Database) UpdateNames(ctx context.Context, op string, fn func(w *Write
 	if err != nil {
 		return db.Fail(op, err)
 	}
-	if err := fn(&Write{s}); err != nil {
-		s.rollback()
-		return db.Fail(op, err)
-	}
-	return db.Fail(op, s.commit())
+	return db.Fail(op, finish(s, db.Waits, func(s session) error { return fn(&Write{s}) }))
 }
 
 func (db *Database) write(ctx context.Context, op string, durable bool, fn func(w *Write) error) error {
@@ -93,6 +89,11 @@ func inTransaction(ctx context.Context, e engine, waits *Waits, durable bool, fn
 	if err != nil {
 		return err
 	}
+	return finish(s, waits, fn)
+}
+
+// finish ends a transaction with a commit, or undoes it if fn fails.
+func finish(s transaction, waits *Waits, fn func(s session) error) error {
 	if err := fn(s); err != nil {
 		s.rollback()
 		return err

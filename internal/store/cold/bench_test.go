@@ -84,22 +84,7 @@ type bench struct {
 
 // series are those that scripts/coldseries has made.
 func series(t testing.TB) (all []*bench) {
-	root := os.Getenv("SYMDEPOT_COLD_SERIES")
-	if root == "" {
-		t.Skip("SYMDEPOT_COLD_SERIES does not name a folder of scripts/coldseries")
-	}
-	names := os.Getenv("SYMDEPOT_COLD_NAMES")
-	if names == "" {
-		names = "A B C D E M P K"
-	}
-	for _, name := range strings.Fields(names) {
-		builds, err := filepath.Glob(filepath.Join(root, name, "[0-9][0-9]"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(builds) < 2 {
-			continue
-		}
+	for name, builds := range symtest.ColdSeries(t) {
 		all = append(all, &bench{name: name, builds: builds, dir: t.TempDir()})
 	}
 	return all
