@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -81,12 +82,13 @@ func parseKey(s string) (key, bool) {
 	return k, true
 }
 
-// names are the spellings of one folded name: some clients write blanks as +.
-func names(name string) []string {
-	if strings.Contains(name, "+") {
-		return []string{name, strings.ReplaceAll(name, "+", " ")}
+// names yields the spellings of one folded name: some clients write blanks as +.
+func names(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if yield(name) && strings.Contains(name, "+") {
+			yield(strings.ReplaceAll(name, "+", " "))
+		}
 	}
-	return []string{name}
 }
 
 // plain lists the lookups of name/id/name.
@@ -103,8 +105,8 @@ func (k key) plain(name string) []symfile.Lookup {
 	if k.any {
 		return []symfile.Lookup{{ID: k.id, Role: role, IDKind: k.kind}}
 	}
-	ls := make([]symfile.Lookup, 0, 4)
-	for _, n := range names(name) {
+	ls := make([]symfile.Lookup, 0, 2) // most have no more
+	for n := range names(name) {
 		ls = append(ls, symfile.Lookup{Name: n, ID: k.id, Role: role, IDKind: k.kind})
 		if k.extra != "" {
 			ls = append(ls, symfile.Lookup{Name: n, ID: k.extra, Role: role})
@@ -144,7 +146,7 @@ func (k key) special(name string, role symfile.Role) []symfile.Lookup {
 		return nil
 	}
 	var ls []symfile.Lookup
-	for _, n := range names(name) {
+	for n := range names(name) {
 		ls = append(ls, symfile.Lookup{Name: n, ID: k.id, Role: role})
 	}
 	if k.wide {
@@ -160,7 +162,7 @@ func (k key) codeInfo(name string) []symfile.Lookup {
 		return nil
 	}
 	var ls []symfile.Lookup
-	for _, n := range names(name) {
+	for n := range names(name) {
 		ls = append(ls, symfile.Lookup{Name: n, ID: k.id, Role: symfile.CodeInfo})
 		if k.extra != "" {
 			ls = append(ls, symfile.Lookup{Name: n, ID: k.extra, Role: symfile.CodeInfo})

@@ -181,7 +181,14 @@ func ValidName(name string) bool {
 }
 
 // BaseName returns the part of path after the last slash or backslash.
-func BaseName(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }
+func BaseName(path string) string {
+	for i := len(path) - 1; i >= 0; i-- {
+		if path[i] == '/' || path[i] == '\\' {
+			return path[i+1:]
+		}
+	}
+	return path
+}
 
 // IsDevice reports whether Windows treats name as a device in every folder and with
 // every extension: CON, PRN, AUX, NUL, COM0 to COM9, LPT0 to LPT9, CONIN$ and

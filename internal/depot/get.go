@@ -16,6 +16,12 @@ func (d *Depot) Get(ctx context.Context, q answer.Question) (*answer.File, error
 	return d.places.Get(ctx, q)
 }
 
+// Lacks reports whether Get would certainly find nothing for a request, without a query and
+// without waiting; see search.Places.Lacks.
+func (d *Depot) Lacks(ctx context.Context, scope answer.Scope, req *layout.Request) bool {
+	return d.places.Lacks(ctx, scope, req)
+}
+
 // Public answers a question of people outside with a public form, and with nothing else; see
 // audience.Door.Get.
 func (d *Depot) Public(ctx context.Context, scope audience.Scope, q answer.Question) (*audience.File, error) {

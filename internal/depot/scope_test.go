@@ -148,7 +148,8 @@ func TestHiddenReadsLikeMissing(t *testing.T) {
 	ours := answer.Scope{Products: []string{"ours"}}
 	const none = "0123456789abcdef0123456789abcdef01234567"
 	const guid = "F9EFE0B6AE7500394C4C44205044422E"
-	for !d.lookups.Absent(t.Context(), ours, request(t, "buildid/"+none+"/executable"), nil) {
+	missing := request(t, "buildid/"+none+"/executable")
+	for !d.lookups.Absent(t.Context(), ours, &missing, nil) {
 		if t.Context().Err() != nil {
 			t.Fatal("the filter never covers the depot")
 		}

@@ -100,7 +100,7 @@ type symbolsDepot struct {
 
 // NotIndexed implements symbolicate.Depot.
 func (p symbolsDepot) NotIndexed(ctx context.Context, products []string, id string) bool {
-	return p.lookups.Absent(ctx, answer.Scope{Products: products}, layout.Request{Lookups: []symfile.Lookup{{ID: id}}}, nil)
+	return p.lookups.Absent(ctx, answer.Scope{Products: products}, &layout.Request{Lookups: []symfile.Lookup{{ID: id}}}, nil)
 }
 
 // Lookup implements symbolicate.Depot.

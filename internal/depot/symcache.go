@@ -83,7 +83,7 @@ type symcacheDepot struct {
 
 // NotIndexed implements symcachework.Depot.
 func (p symcacheDepot) NotIndexed(ctx context.Context, products []string, req layout.Request) bool {
-	return p.lookups.Absent(ctx, answer.Scope{Products: products}, req, nil)
+	return p.lookups.Absent(ctx, answer.Scope{Products: products}, &req, nil)
 }
 
 // Find implements symcachework.Depot.

@@ -187,7 +187,7 @@ func (d *Door) mayHave(ctx context.Context, q *answer.Question) bool {
 	if _, _, ok := symbolicate.FormatOf(&q.Request); ok {
 		return true // it may be made of other files
 	}
-	return d.parts.InPlace.Exist() || !d.parts.Lookups.Absent(ctx, q.Scope, q.Request, nil)
+	return d.parts.InPlace.Exist() || !d.parts.Lookups.Absent(ctx, q.Scope, &q.Request, nil)
 }
 
 // open opens what answers a question.

@@ -80,7 +80,7 @@ func (k *Filter) Generation(ctx context.Context) (uint64, error) {
 
 // Excludes reports whether certainly nothing in the index and the scope answers
 // req. It does not wait: a stale filter is refreshed in the background.
-func (k *Filter) Excludes(ctx context.Context, scope record.Scope, req layout.Request) bool {
+func (k *Filter) Excludes(ctx context.Context, scope record.Scope, req *layout.Request) bool {
 	filter := k.scoped
 	if scope.All {
 		filter = k.filter
@@ -89,26 +89,30 @@ func (k *Filter) Excludes(ctx context.Context, scope record.Scope, req layout.Re
 	if err != nil {
 		return false // the query returns the error
 	}
-	ids := make([]string, 0, 8)
-	for _, l := range req.Lookups {
-		ids = append(ids, l.ID)
-	}
-	if req.Age != nil {
-		ids = append(ids, req.Age.GUID.Lower())
-	}
-	for _, id := range ids {
-		excluded, fresh := filter.Excludes(state, scope, id)
-		if !fresh {
-			select {
-			case k.stale <- staleFilter{filter, state}:
-			default: // a refresh is in progress; a later request starts the next one
-			}
+	last := ""
+	for i := range req.Lookups {
+		id := req.Lookups[i].ID
+		if i > 0 && id == last {
+			continue // with the name and without it
 		}
-		if !excluded {
+		if !k.excludes(filter, state, scope, id) {
 			return false
 		}
+		last = id
 	}
-	return true
+	return req.Age == nil || k.excludes(filter, state, scope, req.Age.GUID.Lower())
+}
+
+// excludes reports whether a filter excludes one id, and asks for a refresh of a stale filter.
+func (k *Filter) excludes(filter *index.Filter, state uint64, scope record.Scope, id string) bool {
+	excluded, fresh := filter.Excludes(state, scope, id)
+	if !fresh {
+		select {
+		case k.stale <- staleFilter{filter, state}:
+		default: // a refresh is in progress; a later request starts the next one
+		}
+	}
+	return excluded
 }
 
 // keepFresh refreshes a filter whenever a request found it stale.

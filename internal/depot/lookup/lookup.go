@@ -48,7 +48,7 @@ var ErrOtherName = fmt.Errorf("only a cached file of another name has this id: %
 // Absent asks the filter of all keys whether certainly nothing in the index and the scope
 // answers a request, without a query and without waiting. It takes equally long for hidden
 // and for missing files. With a recorder it does not: the index is asked why.
-func (l *Lookups) Absent(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) bool {
+func (l *Lookups) Absent(ctx context.Context, scope answer.Scope, req *layout.Request, rec *answer.Recorder) bool {
 	return rec == nil && l.parts.Filter.Excludes(ctx, scope.Index(), req)
 }
 
@@ -92,7 +92,7 @@ func (l *Lookups) Open(
 func (l *Lookups) Find(
 	ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder,
 ) ([]record.Hit, symfile.Role, error) {
-	if l.Absent(ctx, scope, req, rec) {
+	if l.Absent(ctx, scope, &req, rec) {
 		return nil, 0, fs.ErrNotExist
 	}
 	return l.hits(ctx, scope, req, exact, rec)

@@ -63,7 +63,7 @@ func New(parts Parts) *Places {
 // asked first, and once: where only the index could have an answer, the request does not
 // wait for its Turn.
 func (p *Places) Get(ctx context.Context, q answer.Question) (*answer.File, error) {
-	absent := p.parts.Lookups.Absent(ctx, q.Scope, q.Request, nil)
+	absent := p.parts.Lookups.Absent(ctx, q.Scope, &q.Request, nil)
 	if absent && p.onlyIndexed(&q.Request) {
 		return nil, fs.ErrNotExist
 	}
@@ -85,6 +85,12 @@ func (p *Places) Get(ctx context.Context, q answer.Question) (*answer.File, erro
 	return f, err
 }
 
+// Lacks reports whether Get would certainly find nothing for a request: only the index could
+// answer it, and the filter of all keys excludes that. It does not wait.
+func (p *Places) Lacks(ctx context.Context, scope answer.Scope, req *layout.Request) bool {
+	return p.onlyIndexed(req) && p.parts.Lookups.Absent(ctx, scope, req, nil)
+}
+
 // onlyIndexed reports whether nothing but the index could answer a request by its keys.
 func (p *Places) onlyIndexed(req *layout.Request) bool {
 	return !p.parts.InPlace.Exist() && !p.parts.Fetch.Enabled() && !p.parts.Records.Parses(*req)
@@ -94,7 +100,7 @@ func (p *Places) onlyIndexed(req *layout.Request) bool {
 // the served folders. With exact, a cached file of another name than the requested one
 // is not an answer. rec notes how the file was looked for; it may be nil.
 func (p *Places) Open(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error) {
-	s := p.search(answer.Question{Scope: scope, Request: req}, p.parts.Lookups.Absent(ctx, scope, req, rec), rec)
+	s := p.search(answer.Question{Scope: scope, Request: req}, p.parts.Lookups.Absent(ctx, scope, &req, rec), rec)
 	s.exact = exact
 	return answer.Search(ctx, answer.Here, s)
 }
@@ -205,7 +211,7 @@ func (s *search) source(ctx context.Context, rec *answer.Recorder) (f *answer.Fi
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		cached, lookups := fetch.SourceRequest(s.Request), s.places.parts.Lookups
-		return lookups.Open(ctx, s.Scope, cached, false, lookups.Absent(ctx, s.Scope, cached, rec), rec)
+		return lookups.Open(ctx, s.Scope, cached, false, lookups.Absent(ctx, s.Scope, &cached, rec), rec)
 	}
 	return f, err
 }

@@ -176,7 +176,6 @@ type memory struct {
 	keep       bool // the answer may be kept
 	key        hotKey
 	generation uint64
-	longest    int64     // a file up to this size in bytes is to be kept
 	until      time.Time // when it may improve; zero: not known
 }
 

@@ -83,7 +83,7 @@ func (h *hot) get(k hotKey, generation uint64, now time.Time) *hotAnswer {
 }
 
 // longest returns the size in bytes up to which the file at a path is worth
-// keeping.
+// keeping, and remembers that it was requested.
 func (h *hot) longest(path string) int64 {
 	sum := uint32(maphash.String(h.seed, path)>>16) | 1
 	if h.seen[sum%hotSeen].Swap(sum) == sum {
@@ -176,7 +176,6 @@ func (s *service) fromMemory(x *exchange, r *http.Request, path string) bool {
 	a := s.hot.get(k, generation, x.start)
 	if a == nil {
 		m.keep, m.key, m.generation = true, k, generation
-		m.longest = s.hot.longest(path)
 		return false
 	}
 	x.protocol, x.result, x.counters = a.kind.Protocol, a.kind.Result, a.counters

@@ -78,7 +78,7 @@ func (s *service) deliver(x *exchange, r *http.Request, d *delivery) {
 	case r.Method == http.MethodHead:
 		x.WriteHeader(p.status)
 		return
-	case d.keep && x.memory.keep && p.status == http.StatusOK && p.n >= 0 && p.n <= x.memory.longest && !body.Growing:
+	case d.keep && x.memory.keep && p.status == http.StatusOK && p.n >= 0 && !body.Growing && p.n <= s.hot.longest(x.memory.key.path):
 		x.err = s.keep(x, body, p.n)
 	default:
 		x.err = s.copyBody(x, body, p)

@@ -174,6 +174,8 @@ func newServer(t testing.TB, cfg Config) *Server {
 // fake is a depot whose files a test opens.
 type fake func(ctx context.Context, req layout.Request) (*answer.File, error)
 
+func (fake) Lacks(context.Context, answer.Scope, *layout.Request) bool { return false }
+
 func (open fake) Get(ctx context.Context, q answer.Question) (*answer.File, error) {
 	if err := q.Turn.Enter(); err != nil {
 		return nil, err

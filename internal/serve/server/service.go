@@ -40,6 +40,7 @@ type service struct {
 
 // finder finds the file that answers a question: a depot. Not found is fs.ErrNotExist.
 type finder interface {
+	Lacks(ctx context.Context, scope answer.Scope, req *layout.Request) bool
 	Get(ctx context.Context, q answer.Question) (*answer.File, error)
 }
 

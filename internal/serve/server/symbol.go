@@ -149,7 +149,7 @@ func isMiss(err error) bool {
 func (s *symbols) question(x *exchange, r *http.Request, req *layout.Request) answer.Question {
 	via, loop := s.via(r)
 	q := answer.Question{
-		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Client: s.limitKey(r), Local: loop,
+		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("Symbolchecksum"), Via: via, Client: s.limitKey(r), Local: loop,
 		Turn: s.turn(x, r, s.making, s.cfg.Symbols.Wait), Held: r.Method != http.MethodHead,
 	}
 	if s.depot.Fetches() {
@@ -165,6 +165,9 @@ func (s *symbols) question(x *exchange, r *http.Request, req *layout.Request) an
 // ask asks the depot, and holds the request while a file is made for it.
 func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*answer.File, error) {
 	ctx := r.Context()
+	if s.files.Lacks(ctx, x.caller.scope, req) && ctx.Err() == nil {
+		return nil, fs.ErrNotExist // most answers: the question is not even written down
+	}
 	q := s.question(x, r, req)
 	defer q.Turn.End()
 	f, err := s.files.Get(ctx, q)
