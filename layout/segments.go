@@ -30,6 +30,9 @@ func Segments(escaped string) ([]string, error) {
 		return nil, fmt.Errorf("a path of %d bytes: %w", len(escaped), ErrNoPath)
 	}
 	segs := splitNonEmpty(escaped)
+	if strings.IndexByte(escaped, '%') < 0 {
+		return segs, nil
+	}
 	for i, s := range segs {
 		d, err := url.PathUnescape(s)
 		if err != nil {

@@ -72,7 +72,7 @@ func Serve(ctx context.Context, opt Options) error {
 	defer daemon.EndAtSecond(ctx)()
 	reloads := daemon.Reloads()
 	// The heap of a file server is small: collect it early rather than let it grow with the load.
-	setup.CollectAt(50, 8<<20)
+	setup.CollectAt(50, 16<<20)
 	logs := server.NewLogWriter(opt.Stderr)
 	defer logs.Close()
 	s := &program{Options: opt, reloads: reloads}

@@ -141,8 +141,11 @@ func (p *place) claim(segs, own []string) {
 func (rt *routes) ownPath(segs []string) (base, name string, ok bool) {
 	for _, list := range [2][]string{rt.prefixes, layout.Prefixes} {
 		for _, p := range list {
+			if len(segs) > strings.Count(p, "/")+2 {
+				continue // more than one segment would follow
+			}
 			n, ok := below(segs, p)
-			if !ok || len(segs) > n+1 {
+			if !ok {
 				continue
 			}
 			base = "/" + strings.Join(segs[:n], "/")
