@@ -100,6 +100,21 @@ func BenchmarkHandler(b *testing.B) {
 	}
 }
 
+// TestMissingAllocations: the handler of a missing key allocates the segments of its path, the
+// folded id, its age and its lookups, and nothing else; two more are allowed for the race
+// detector, which empties pools.
+func TestMissingAllocations(t *testing.T) {
+	s, _, _, missing := benchCases(t)
+	w, i := &discard{header: make(http.Header)}, 0
+	got := testing.AllocsPerRun(len(missing), func() {
+		w.serve(t, s, missing[i%len(missing)], http.StatusNotFound)
+		i++
+	})
+	if got > 6 {
+		t.Errorf("a missing key takes %v allocations, want at most 6", got)
+	}
+}
+
 // BenchmarkReads measures what it costs to record the days of reads: hits per second
 // with and without it, in turns, for a file in memory and for a file on disk.
 func BenchmarkReads(b *testing.B) {
