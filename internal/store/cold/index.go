@@ -30,6 +30,10 @@ type index struct {
 	step  uint // log2 of the distance of places
 	done  int64
 	store []byte
+
+	of     [32]byte // SHA-256 of the base
+	layout *layout  // of an unpacked base
+	whole  bool     // all of the base is in the window
 }
 
 // seed is how many bytes a fingerprint covers.
@@ -43,9 +47,15 @@ func fingerprint(b []byte) uint64 {
 	return h ^ h>>29
 }
 
-// reset makes the index ready for another base.
-func (x *index) reset(r io.ReaderAt, size int64) {
-	x.r, x.size, x.from, x.done, x.data = r, size, 0, 0, x.store[:0]
+// reset makes the index ready for a base, of which it gets the size and the layout. What it has of the same base stays:
+// one base is compared with a content before that is encoded, and several contents have one base.
+func (x *index) reset(base *Source, size int64, l *layout) {
+	x.r = base
+	if x.whole && x.of == base.Sum && x.size == size && x.layout.same(l) {
+		return
+	}
+	x.of, x.layout, x.whole = base.Sum, l, false
+	x.size, x.from, x.done, x.data = size, 0, 0, x.store[:0]
 	x.step = 2
 	for x.step < 4 && min(size, window)>>x.step > placeMask>>1 {
 		x.step++
@@ -88,6 +98,7 @@ func (x *index) at(place int64) error {
 	}
 	x.done = max(x.done, want)
 	x.add(end)
+	x.whole = want == 0 && end == x.size && x.of != [32]byte{}
 	return nil
 }
 
