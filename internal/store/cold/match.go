@@ -302,7 +302,14 @@ func (s *scan) outweighed(i, p int) bool {
 // alike is true if most of the next bytes are equal at the present shift.
 func (s *scan) alike() bool {
 	p := s.i + s.shift
-	return p >= s.lo && p+seed <= s.hi && equal(s.t[s.i:s.i+seed], s.m.x.data[p:p+seed]) > seed*2/3
+	if p < s.lo || p+seed > s.hi {
+		return false
+	}
+	a, b := (*[seed]byte)(s.t[s.i:]), (*[seed]byte)(s.m.x.data[p:])
+	x := flags(binary.LittleEndian.Uint64(a[:]) ^ binary.LittleEndian.Uint64(b[:]))
+	x += flags(binary.LittleEndian.Uint64(a[8:]) ^ binary.LittleEndian.Uint64(b[8:]))
+	x += flags(binary.LittleEndian.Uint64(a[16:]) ^ binary.LittleEndian.Uint64(b[16:]))
+	return seed-sum(x) > seed*2/3
 }
 
 // jump goes on with another shift if there are more equal bytes anywhere.
