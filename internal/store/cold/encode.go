@@ -170,6 +170,7 @@ type encoder struct {
 	other    buffer
 	entry    entry
 	finder   finder
+	bases    bases
 }
 
 // buffer is a writer to memory that is used again.
@@ -194,7 +195,7 @@ var workers = sync.Pool{New: func() any {
 func (e *encoder) reset(base *Source, h Header) {
 	e.delta, e.moving = base != nil, h.Version >= 3
 	if e.delta {
-		e.index.reset(base, h.unpackedBase())
+		e.index.reset(base, h.unpackedBase(), h.base)
 		e.match.x, e.match.moving = &e.index, e.moving
 	}
 }

@@ -26,10 +26,15 @@ type index struct {
 	from  int64  // offset of data in the base
 	data  []byte // the window
 	slots []uint32
-	shift uint // slots are found by the upper bits of a fingerprint
-	step  uint // log2 of the distance of places
+	taken []uint64 // a bit for each slot: these are in a cache, which the slots are too long for
+	shift uint     // slots are found by the upper bits of a fingerprint
+	step  uint     // log2 of the distance of places
 	done  int64
 	store []byte
+
+	of     [32]byte // SHA-256 of the base
+	layout *layout  // of an unpacked base
+	whole  bool     // all of the base is in the window
 }
 
 // seed is how many bytes a fingerprint covers.
@@ -43,9 +48,15 @@ func fingerprint(b []byte) uint64 {
 	return h ^ h>>29
 }
 
-// reset makes the index ready for another base.
-func (x *index) reset(r io.ReaderAt, size int64) {
-	x.r, x.size, x.from, x.done, x.data = r, size, 0, 0, x.store[:0]
+// reset makes the index ready for a base, of which it gets the size and the layout. What it has of the same base stays:
+// one base is compared with a content before that is encoded, and several contents have one base.
+func (x *index) reset(base *Source, size int64, l *layout) {
+	x.r = base
+	if x.whole && x.of == base.Sum && x.size == size && x.layout.same(l) {
+		return
+	}
+	x.of, x.layout, x.whole = base.Sum, l, false
+	x.size, x.from, x.done, x.data = size, 0, 0, x.store[:0]
 	x.step = 2
 	for x.step < 4 && min(size, window)>>x.step > placeMask>>1 {
 		x.step++
@@ -54,11 +65,12 @@ func (x *index) reset(r io.ReaderAt, size int64) {
 	log = min(max(log, 12), tableLog)
 	x.shift = uint(64 - log)
 	if len(x.slots) < 1<<log {
-		x.slots = make([]uint32, 1<<log)
+		x.slots, x.taken = make([]uint32, 1<<log), make([]uint64, 1<<(log-6))
 	}
 	x.slots = x.slots[:cap(x.slots)]
-	x.slots = x.slots[:1<<log]
+	x.slots, x.taken = x.slots[:1<<log], x.taken[:1<<(log-6)]
 	clear(x.slots)
+	clear(x.taken)
 	if n := int(min(size, window)); cap(x.store) < n {
 		x.store = nil // before more is taken
 		x.store = make([]byte, n)
@@ -88,6 +100,7 @@ func (x *index) at(place int64) error {
 	}
 	x.done = max(x.done, want)
 	x.add(end)
+	x.whole = want == 0 && end == x.size && x.of != [32]byte{}
 	return nil
 }
 
@@ -101,7 +114,9 @@ func (x *index) add(end int64) {
 			continue
 		}
 		h := fingerprint(b)
-		x.slots[h>>x.shift] = x.slot(h, p)
+		k := h >> x.shift
+		x.slots[k] = x.slot(h, p)
+		x.taken[k/64] |= 1 << (k % 64)
 	}
 	x.done = p
 }
@@ -122,10 +137,18 @@ const probes = 8
 // probe says for each of the first places of b, bit by bit, whether find could find something
 // there. Its look-ups do not wait for each other, as those of find do.
 func (x *index) probe(b []byte) (mask uint8) {
+	var prints [probes]uint64
 	for i := range min(probes, len(b)-seed+1) {
 		h := fingerprint(b[i:])
-		if s := x.slots[h>>x.shift]; s != 0 && (s^uint32(h)<<placeBits)>>placeBits == 0 {
-			mask |= 1 << i
+		prints[i] = h
+		k := h >> x.shift
+		mask |= uint8(x.taken[k/64]>>(k%64)&1) << i
+	}
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		i := bits.TrailingZeros8(rest)
+		h := prints[i]
+		if s := x.slots[h>>x.shift]; s == 0 || (s^uint32(h)<<placeBits)>>placeBits != 0 {
+			mask &^= 1 << i
 		}
 	}
 	return mask

@@ -20,8 +20,8 @@ type learner struct {
 	votes []vote
 	still int // how many of the fields did not change
 	spare []vote
-	count [1 << 11]int32
-	near  [nears]uint8 // of thin
+	count [3][digits + 1]int32 // of sort
+	near  [nears]uint8         // of thin
 	nodes []node
 	table []state
 	turn  uint32
@@ -56,6 +56,8 @@ type state struct {
 
 const (
 	tableBits = 11
+	digit     = 11 // bits of a value that are sorted at once
+	digits    = 1<<digit - 1
 	// limitCost is how many fields more must be right for another limit.
 	limitCost = 3
 	// A step takes time each time the block is read. It must make leastGain bytes more equal, another
@@ -371,21 +373,25 @@ func (l *learner) words(old, now []byte, at int) {
 func (l *learner) sort() {
 	from, to := l.votes, l.spare[:len(l.votes)]
 	all := uint32(0)
+	clear(l.count[:])
 	for _, v := range from {
 		all |= v.value
+		l.count[0][v.value&digits]++
+		l.count[1][v.value>>digit&digits]++
+		l.count[2][v.value>>(2*digit)]++
 	}
-	for shift := 0; shift < 33 && all>>shift > 0; shift += 11 {
-		clear(l.count[:])
-		for _, v := range from {
-			l.count[v.value>>shift&(1<<11-1)]++
+	for i := range l.count {
+		shift, count := i*digit, &l.count[i]
+		if all>>shift == 0 {
+			break
 		}
 		n := int32(0)
-		for i, k := range l.count {
-			l.count[i] = n
+		for i, k := range count {
+			count[i] = n
 			n += k
 		}
 		for _, v := range from {
-			c := &l.count[v.value>>shift&(1<<11-1)]
+			c := &count[v.value>>shift&digits]
 			to[*c] = v
 			*c++
 		}

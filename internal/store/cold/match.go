@@ -2,7 +2,6 @@ package cold
 
 import (
 	"encoding/binary"
-	"math/bits"
 	"slices"
 )
 
@@ -303,7 +302,14 @@ func (s *scan) outweighed(i, p int) bool {
 // alike is true if most of the next bytes are equal at the present shift.
 func (s *scan) alike() bool {
 	p := s.i + s.shift
-	return p >= s.lo && p+seed <= s.hi && equal(s.t[s.i:s.i+seed], s.m.x.data[p:p+seed]) > seed*2/3
+	if p < s.lo || p+seed > s.hi {
+		return false
+	}
+	a, b := (*[seed]byte)(s.t[s.i:]), (*[seed]byte)(s.m.x.data[p:])
+	x := flags(binary.LittleEndian.Uint64(a[:]) ^ binary.LittleEndian.Uint64(b[:]))
+	x += flags(binary.LittleEndian.Uint64(a[8:]) ^ binary.LittleEndian.Uint64(b[8:]))
+	x += flags(binary.LittleEndian.Uint64(a[16:]) ^ binary.LittleEndian.Uint64(b[16:]))
+	return seed-sum(x) > seed*2/3
 }
 
 // jump goes on with another shift if there are more equal bytes anywhere.
@@ -370,15 +376,25 @@ func (m *matcher) drift(t []byte, p, lo, hi int) (d int, ok bool) {
 			far = near
 		}
 	}
-	best, second := sample/4, 0
+	// A second one is too good only from sample/4+1-enough equal bytes on.
+	best, second := sample/4, sample/4-enough
+	bytes := (*[sample]byte)(t)
 	a, b := binary.LittleEndian.Uint64(t), binary.LittleEndian.Uint64(t[8:])
 	for q := max(lo, p-far); q <= min(hi-sample, p+far); q++ {
 		// Most places are ruled out by the first 16 bytes.
-		u := unequal(binary.LittleEndian.Uint64(base[q:])^a) + unequal(binary.LittleEndian.Uint64(base[q+8:])^b)
-		if u > 11 {
+		now := (*[sample]byte)(base[q:])
+		x := flags(binary.LittleEndian.Uint64(now[:])^a) + flags(binary.LittleEndian.Uint64(now[8:])^b)
+		if sum(x) > 11 {
 			continue
 		}
-		n := 16 - u + equal(t[16:], base[q+16:q+sample])
+		x += flags8((*[64]byte)(bytes[16:]), (*[64]byte)(now[16:]))
+		if sample-sum(x) <= second {
+			continue
+		}
+		for i := 80; i < sample; i += 8 {
+			x += flags(binary.LittleEndian.Uint64(bytes[i:]) ^ binary.LittleEndian.Uint64(now[i:]))
+		}
+		n := sample - sum(x)
 		switch {
 		case n > best && ok:
 			best, second, d = n, best, q-p
@@ -583,22 +599,40 @@ func backward(a, b []byte, gain int) int {
 }
 
 // unequal counts the bytes of a word that are not zero.
-func unequal(d uint64) int {
-	// The upper bit of each byte of z says that the byte of d is not zero.
-	z := (d&0x7f7f7f7f7f7f7f7f + 0x7f7f7f7f7f7f7f7f) | d
-	return bits.OnesCount64(z & 0x8080808080808080)
+func unequal(d uint64) int { return sum(flags(d)) }
+
+// flags has a 1 in each byte that is not zero.
+func flags(d uint64) uint64 { return nonzero(d) >> 7 & ones }
+
+// sum adds the bytes of a word, up to 255.
+func sum(x uint64) int { return int(x * ones >> 56) }
+
+// flags8 adds the flags of the bytes that differ in eight words.
+func flags8(a, b *[64]byte) (x uint64) {
+	x = flags(binary.LittleEndian.Uint64(a[:]) ^ binary.LittleEndian.Uint64(b[:]))
+	x += flags(binary.LittleEndian.Uint64(a[8:]) ^ binary.LittleEndian.Uint64(b[8:]))
+	x += flags(binary.LittleEndian.Uint64(a[16:]) ^ binary.LittleEndian.Uint64(b[16:]))
+	x += flags(binary.LittleEndian.Uint64(a[24:]) ^ binary.LittleEndian.Uint64(b[24:]))
+	x += flags(binary.LittleEndian.Uint64(a[32:]) ^ binary.LittleEndian.Uint64(b[32:]))
+	x += flags(binary.LittleEndian.Uint64(a[40:]) ^ binary.LittleEndian.Uint64(b[40:]))
+	x += flags(binary.LittleEndian.Uint64(a[48:]) ^ binary.LittleEndian.Uint64(b[48:]))
+	return x + flags(binary.LittleEndian.Uint64(a[56:])^binary.LittleEndian.Uint64(b[56:]))
 }
 
 // equal counts equal bytes at equal places.
 func equal(a, b []byte) (n int) {
-	k := min(len(a), len(b))
-	i := 0
-	for ; i+8 <= k; i += 8 {
-		n += 8 - unequal(binary.LittleEndian.Uint64(a[i:])^binary.LittleEndian.Uint64(b[i:]))
+	n = min(len(a), len(b))
+	for ; len(a) >= 64 && len(b) >= 64; a, b = a[64:], b[64:] {
+		n -= sum(flags8((*[64]byte)(a), (*[64]byte)(b)))
 	}
-	for ; i < k; i++ {
-		if a[i] == b[i] {
-			n++
+	x := uint64(0)
+	for ; len(a) >= 8 && len(b) >= 8; a, b = a[8:], b[8:] {
+		x += flags(binary.LittleEndian.Uint64(a) ^ binary.LittleEndian.Uint64(b))
+	}
+	n -= sum(x)
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			n--
 		}
 	}
 	return n

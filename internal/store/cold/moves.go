@@ -97,11 +97,11 @@ type shifts struct {
 	span   uint32   // from there to the last one
 
 	// Values, counted from the first limit, are found by their upper bits: ranges of one length have
-	// cells, the more the more limits there are in the range.
+	// cells, the more the more limits there are in the range, and so have cells with many limits.
 	log    uint8 // of the length of a range
 	ranges []cells
-	cells  []cell
-	number []uint16 // of the shift of the smallest value of each cell
+	all    tier
+	inner  tier // cells in cells
 }
 
 // cells are where the cells of a range are, and the log2 of how many values each has.
@@ -110,17 +110,25 @@ type cells struct {
 	log uint8
 }
 
+// tier has cells, and the number of the shift of the smallest value of each.
+type tier struct {
+	cells  []cell
+	number []uint16
+}
+
 // cell says what holds for some values: the shift of the smallest one, up to which value, counted from
 // the first limit, and the shift from there on. If there are more limits in the cell, they must be
-// searched.
+// searched. If there are many, it has inner cells: from until on, and next is the log2 of how many values each has.
 type cell struct {
 	by, until, next uint32
-	more            bool
+	more, many      bool
 }
 
 const (
 	rangesLog = 8 // of the number of ranges
-	cellsPer  = 8 // for each limit
+	cellsPer  = 8 // for each limit of a range
+	innerPer  = 2 // for each limit of a cell
+	fewLimits = 4 // of a cell
 )
 
 // index prepares the search.
@@ -128,31 +136,52 @@ func (s *shifts) index() {
 	last := len(s.limits) - 1
 	s.lo, s.span = s.limits[0], s.limits[last]-s.limits[0]
 	s.log = uint8(max(0, bits.Len32(s.span-1)-rangesLog))
-	s.ranges, s.cells, s.number = s.ranges[:0], s.cells[:0], s.number[:0]
+	s.ranges = s.ranges[:0]
+	for _, t := range [...]*tier{&s.all, &s.inner} {
+		t.cells, t.number = t.cells[:0], t.number[:0]
+	}
 	i := 0 // shift of the smallest value of the range
 	for begin := uint64(0); begin < uint64(s.span); begin += 1 << s.log {
-		end, next := begin+1<<s.log, i
-		for next+1 < last && uint64(s.limits[next+1]-s.lo) < end {
-			next++
-		}
+		end, next := begin+1<<s.log, s.last(i, begin+1<<s.log)
 		log := uint8(max(0, int(s.log)-bits.Len(uint(cellsPer*(next-i)))))
-		s.ranges = append(s.ranges, cells{uint32(len(s.cells)), log})
-		for v := begin; v < min(end, uint64(s.span)); v += 1 << log {
-			for uint64(s.limits[i+1]-s.lo) <= v {
-				i++
-			}
-			c := cell{by: s.by[i], until: s.limits[i+1] - s.lo}
-			if i+1 < last {
-				c.next = s.by[i+1]
-				c.more = uint64(s.limits[i+2]-s.lo) < v+1<<log
-			}
-			s.cells = append(s.cells, c)
-			s.number = append(s.number, uint16(i))
-		}
+		s.ranges = append(s.ranges, cells{uint32(len(s.all.cells)), log})
+		i = s.divide(&s.all, begin, min(end, uint64(s.span)), log, i)
 		for i+1 < last && uint64(s.limits[i+1]-s.lo) <= end {
 			i++
 		}
 	}
+}
+
+// last gives the shift of the last value before end, of which it gets one that is not behind it.
+func (s *shifts) last(i int, end uint64) int {
+	for i+1 < len(s.by) && uint64(s.limits[i+1]-s.lo) < end {
+		i++
+	}
+	return i
+}
+
+// divide makes cells of 2^log values for those from begin to end, the smallest of which has shift i. It gives the
+// shift of the smallest value of the last cell.
+func (s *shifts) divide(t *tier, begin, end uint64, log uint8, i int) int {
+	for v := begin; v < end; v += 1 << log {
+		for uint64(s.limits[i+1]-s.lo) <= v {
+			i++
+		}
+		c := cell{by: s.by[i], until: s.limits[i+1] - s.lo}
+		if i+1 < len(s.by) {
+			c.next = s.by[i+1]
+			c.more = uint64(s.limits[i+2]-s.lo) < v+1<<log
+		}
+		if c.more && t == &s.all {
+			if n := s.last(i, v+1<<log) - i; n > fewLimits {
+				inner := max(0, int(log)-bits.Len(uint(innerPer*n)))
+				c.many, c.until, c.next = true, uint32(len(s.inner.cells)), uint32(inner)
+				s.divide(&s.inner, v, min(v+1<<log, end), uint8(inner), i)
+			}
+		}
+		t.cells, t.number = append(t.cells, c), append(t.number, uint16(i))
+	}
+	return i
 }
 
 // cellOf gives the number of the cell of a value, of which it gets the distance from the first limit.
@@ -164,7 +193,7 @@ func (s *shifts) cellOf(d uint32) uint32 {
 // of gives the shift of a value between the first limit and the last, of which it gets the
 // distance from the first. If ok is false, search finds it.
 func (s *shifts) of(d uint32) (by uint32, ok bool) {
-	c := &s.cells[s.cellOf(d)]
+	c := &s.all.cells[s.cellOf(d)]
 	by, next := c.by, c.next
 	if d >= c.until { // without a jump, which would often be mispredicted
 		by = next
@@ -174,10 +203,22 @@ func (s *shifts) of(d uint32) (by uint32, ok bool) {
 
 // search finds any shift.
 func (s *shifts) search(d uint32) uint32 {
-	i := int(s.number[s.cellOf(d)])
+	t, c := &s.all, s.cellOf(d)
+	if x := &t.cells[c]; x.many {
+		log := s.ranges[d>>(s.log&31)].log
+		c = x.until + d&(1<<(log&31)-1)>>(x.next&31)
+		t = &s.inner
+		if x = &t.cells[c]; !x.more {
+			if d >= x.until {
+				return x.next
+			}
+			return x.by
+		}
+	}
+	i := int(t.number[c])
 	rest := s.limits[i+1:]
 	d += s.lo
-	for k, limit := range rest[:min(4, len(rest))] { // most cells have few limits
+	for k, limit := range rest[:min(fewLimits, len(rest))] { // most cells have few limits
 		if d < limit {
 			return s.by[i+k]
 		}

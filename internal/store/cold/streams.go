@@ -43,6 +43,11 @@ func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 	defer cancel()
 	e := workers.Get().(*encoder)
 	defer workers.Put(e)
+	if !recipes {
+		if b := e.bases.find(&src); b != nil {
+			return src.withLayout(b.layout, nil), nil
+		}
+	}
 	f := &e.finder
 	f.begin(limit, src, recipes)
 	defer f.end()
@@ -57,6 +62,9 @@ func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 		return src, err
 	}
 	if len(f.streams) == 0 {
+		if !recipes && err == nil {
+			e.bases.add(&src, nil)
+		}
 		return src, nil
 	}
 	var lens []int64
@@ -74,10 +82,48 @@ func unpack(ctx context.Context, src Source, recipes bool) (Source, error) {
 	}
 	l := newLayout(src.Size, f.streams, lens)
 	l.newer = newer
-	u := newUnpacker(src.ReaderAt, l, 4) // it is read from begin to end
-	u.tail = tail
-	src.ReaderAt, src.layout = u, l
-	return src, nil
+	if !recipes && err == nil {
+		e.bases.add(&src, l)
+	}
+	return src.withLayout(l, tail), nil
+}
+
+// withLayout is the unpacked form of a content that has a layout, and recipes; the content itself if that is nil.
+func (s Source) withLayout(l *layout, recipes []byte) Source {
+	if l != nil {
+		u := newUnpacker(s.ReaderAt, l, 4) // it is read from begin to end
+		u.tail = recipes
+		s.ReaderAt, s.layout = u, l
+	}
+	return s
+}
+
+// bases are the last bases whose streams were found: many contents have the same.
+type bases struct {
+	last [4]foundBase
+	n    int
+}
+
+type foundBase struct {
+	sum    [32]byte // zeros if there is none
+	size   int64
+	layout *layout // nil without streams
+}
+
+// find finds a base; nil if it is not known.
+func (b *bases) find(src *Source) *foundBase {
+	for i := range b.last {
+		if f := &b.last[i]; f.sum == src.Sum && f.size == src.Size && f.sum != [32]byte{} {
+			return f
+		}
+	}
+	return nil
+}
+
+// add adds a base.
+func (b *bases) add(src *Source, l *layout) {
+	b.last[b.n%len(b.last)] = foundBase{src.Sum, src.Size, l}
+	b.n++
 }
 
 // finder looks for streams.
@@ -110,8 +156,12 @@ const (
 	headSize = 512
 )
 
-// begins has the first bytes of what begins a stream: of zlib, gzip, zip archives, cabinets, zstd.
-var begins = [256]bool{0x78: true, 0x1f: true, 'P': true, 'M': true, 0x28: true}
+// begins and goesOn have a bit in common for the first two bytes of what begins a stream: of zlib, gzip, zip archives,
+// cabinets, zstd.
+var (
+	begins = [256]uint8{0x78: 1, 0x1f: 2, 'P': 4, 'M': 8, 0x28: 16}
+	goesOn = [256]uint8{0x01: 1, 0x5e: 1, 0x9c: 1, 0xda: 1, 0x8b: 2, 'K': 4, 'S': 8, 0xb5: 16}
+)
 
 // search looks at each byte that is in no stream.
 func (f *finder) search() error {
@@ -126,7 +176,7 @@ func (f *finder) search() error {
 		n := min(searchSize, len(b))
 		next := at + int64(n)
 		for i := 0; i < n; i++ {
-			if !begins[b[i]] {
+			if k := begins[b[i]]; k == 0 || i+1 == len(b) || k&goesOn[b[i+1]] == 0 {
 				continue
 			}
 			end, err := f.look(b[i:], at+int64(i))

@@ -101,8 +101,41 @@ func numeric(b []byte) int {
 	return 10
 }
 
+// table has, for each of the last eight bytes before some others, what a value of it adds to the CRC-32.
+var table = func() (t [8][256]uint32) {
+	t[0] = *crc32.IEEETable
+	for k := 1; k < len(t); k++ {
+		for i, v := range t[k-1] {
+			t[k][i] = t[0][v&255] ^ v>>8
+		}
+	}
+	return t
+}()
+
+// long is from how many bytes on package crc32 is faster: most records are short.
+const long = 64
+
 // ofBytes is a CRC-32 that begins with 0 and is not inverted in the end (LLVM, hashBufferV8).
-func ofBytes(b []byte) uint32 { return ^crc32.Update(0xffffffff, crc32.IEEETable, b) }
+func ofBytes(b []byte) (h uint32) {
+	if len(b) >= long {
+		return ^crc32.Update(0xffffffff, crc32.IEEETable, b)
+	}
+	for ; len(b) >= 8; b = b[8:] {
+		h ^= binary.LittleEndian.Uint32(b)
+		v := binary.LittleEndian.Uint32(b[4:])
+		h = table[7][h&255] ^ table[6][h>>8&255] ^ table[5][h>>16&255] ^ table[4][h>>24] ^
+			table[3][v&255] ^ table[2][v>>8&255] ^ table[1][v>>16&255] ^ table[0][v>>24]
+	}
+	if len(b) >= 4 {
+		h ^= binary.LittleEndian.Uint32(b)
+		h = table[3][h&255] ^ table[2][h>>8&255] ^ table[1][h>>16&255] ^ table[0][h>>24]
+		b = b[4:]
+	}
+	for _, v := range b {
+		h = table[0][byte(h)^v] ^ h>>8
+	}
+	return h
+}
 
 // ofString is the hash of a name (LLVM, hashStringV1). Package pdb has it too, for the PDBs that it writes. This one is
 // part of the form of cold files and must never change.

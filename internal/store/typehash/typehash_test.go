@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
@@ -165,4 +166,17 @@ func FuzzHasher(f *testing.F) {
 			t.Fatalf("%x, %v; cut %x, %v", made[0], errs[0], made[1], errs[1])
 		}
 	})
+}
+
+// TestBytes: short and long records have the CRC-32 of package crc32, whose begin and end are inverted here.
+func TestBytes(t *testing.T) {
+	b := make([]byte, 300)
+	for i := range b {
+		b[i] = byte(i * i * 31)
+	}
+	for n := range b {
+		if got, want := ofBytes(b[:n]), ^crc32.Update(0xffffffff, crc32.IEEETable, b[:n]); got != want {
+			t.Fatalf("%d bytes: %08x, want %08x", n, got, want)
+		}
+	}
 }
