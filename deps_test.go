@@ -269,7 +269,6 @@ var soleImporter = map[string]string{
 	"github.com/jackc/pgx/v5":             "internal/index/engine",
 	"github.com/prometheus/client_golang": "internal/serve/server/metrics",
 	"github.com/mikelolasagasti/xz":       "internal/base/xz",
-	"github.com/maypok86/otter/v2":        "internal/base/memo",
 	"github.com/ianlancetaylor/demangle":  "demangle",
 	"github.com/minio/minio-go/v7":        "internal/store/bucket",
 	"github.com/jcmturner/gokrb5/v8":      "internal/serve/auth",
