@@ -1,6 +1,6 @@
 package layout
 
-import "slices"
+import "github.com/symdepot/symdepot/internal/base/sorting"
 
 // Sample finds out the layout of a tree by the paths of some of its files. The
 // zero value is an empty sample.
@@ -41,7 +41,7 @@ var sampled []Layout
 
 func init() {
 	sampled = withTable(func(_ Layout, t *table) bool { return t.rank > 0 })
-	slices.SortFunc(sampled, func(a, b Layout) int { return a.table().rank - b.table().rank })
+	sorting.By(sampled, func(a, b Layout) int { return a.table().rank - b.table().rank })
 }
 
 // Layout returns the layout of most of the files; Native if they are of several

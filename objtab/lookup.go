@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/dwarf"
 	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -46,7 +47,7 @@ func OpenELFLookup(ctx context.Context, files ELFFiles, opt Options) (*ELFLookup
 	}
 	l := &ELFLookup{c: c, names: functab.NewExcerpt(c.b, opt.Demangle), module: c.b.Module()}
 	l.sections = codeOf(c.files()[0].Sections(), c.base)
-	slices.SortFunc(l.sections, func(a, b functab.Section) int {
+	sorting.By(l.sections, func(a, b functab.Section) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Size, b.Size))
 	})
 	d, err := c.dwarfData(files)

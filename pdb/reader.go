@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"sort"
 	"sync"
 
 	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 // reader is one call of Functions.
@@ -105,7 +105,7 @@ func (r *reader) warn(module int, format string, args ...any) {
 
 // say gives the warnings to the Builder in the order of modules.
 func (r *reader) say() {
-	slices.SortStableFunc(r.warnings, func(x, y warning) int { return cmp.Compare(x.module, y.module) })
+	sorting.Stable(r.warnings, func(x, y warning) int { return cmp.Compare(x.module, y.module) })
 	for _, w := range r.warnings {
 		r.b.Warn("%s", w.text)
 	}

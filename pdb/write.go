@@ -12,6 +12,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 // maxPages is the number of pages at which linkers take larger pages.
@@ -477,7 +479,7 @@ func (f *File) namedStreams() (namedStreams, error) {
 	for name, stream := range t.names {
 		n.entries = append(n.entries, namedStream{name, stream})
 	}
-	slices.SortFunc(n.entries, func(a, b namedStream) int {
+	sorting.By(n.entries, func(a, b namedStream) int {
 		if a.stream != b.stream {
 			return a.stream - b.stream
 		}

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"io"
 	"slices"
+
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 // span is a range of offsets in a file.
@@ -49,7 +51,7 @@ func (p *pieces) end() int64 {
 
 // check sorts the pieces, and says whether any two overlap.
 func (p *pieces) check() error {
-	slices.SortStableFunc(p.list, func(a, b piece) int { return int(max(min(a.at-b.at, 1), -1)) })
+	sorting.Stable(p.list, func(a, b piece) int { return int(max(min(a.at-b.at, 1), -1)) })
 	end := int64(0)
 	for _, x := range p.list {
 		if x.at < end {
@@ -109,7 +111,7 @@ func copyRange(w io.Writer, r io.ReaderAt, off, n int64) error {
 
 // join sorts spans, and joins those that touch.
 func join(list []span) []span {
-	slices.SortFunc(list, func(a, b span) int { return int(max(min(a.from-b.from, 1), -1)) })
+	sorting.By(list, func(a, b span) int { return int(max(min(a.from-b.from, 1), -1)) })
 	var out []span
 	for _, s := range list {
 		if s.to <= s.from {

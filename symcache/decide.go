@@ -1,6 +1,10 @@
 package symcache
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/symdepot/symdepot/internal/base/sorting"
+)
 
 // State is the input of Decide besides the requested version: the state of the
 // server and the headers of the request.
@@ -138,6 +142,6 @@ func newestOfEachMajor(makes []Version, request Version) []Version {
 			offers = append(offers, v)
 		}
 	}
-	slices.SortFunc(offers, func(a, b Version) int { return b.Compare(a) })
+	sorting.By(offers, func(a, b Version) int { return b.Compare(a) })
 	return slices.CompactFunc(offers, func(a, b Version) bool { return a.Major == b.Major })
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -186,7 +187,7 @@ func (a *ager) useOf(e Entry) (*keyUse, error) {
 // selected applies the limits.
 func (a *ager) selected() ([]Aged, error) {
 	a.spareNewest()
-	slices.SortStableFunc(a.all, func(x, y candidate) int {
+	sorting.Stable(a.all, func(x, y candidate) int {
 		return cmp.Or(x.Used.Compare(y.Used), cmp.Compare(x.ID, y.ID))
 	})
 	var list []Aged

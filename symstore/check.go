@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -452,7 +453,7 @@ func (c *checker) readTransactions(ctx context.Context) error {
 			return err
 		}
 		// Folders are listed in any order.
-		slices.SortFunc(t.refs, func(a, b Entry) int { return strings.Compare(a.Name+"/"+a.Key, b.Name+"/"+b.Key) })
+		sorting.By(t.refs, func(a, b Entry) int { return strings.Compare(a.Name+"/"+a.Key, b.Name+"/"+b.Key) })
 		entries := t.refs
 		if t.file {
 			list, bad, cut, err := c.s.readEntries(id)

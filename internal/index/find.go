@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/glob"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -88,7 +89,7 @@ func (f *finder) find(ctx context.Context, q record.Query) ([]record.Found, erro
 		}
 		found = append(found, o)
 	}
-	slices.SortStableFunc(found, func(a, b record.Found) int {
+	sorting.Stable(found, func(a, b record.Found) int {
 		return cmp.Or(cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)), cmp.Compare(b.Number, a.Number),
 			cmp.Compare(a.Row(), b.Row()))
 	})

@@ -3,9 +3,9 @@ package bucketstore
 import (
 	"container/list"
 	"context"
-	"slices"
 	"sync"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -38,7 +38,7 @@ func openLocal(ctx context.Context, dir string, most int64) (*local, error) {
 		}
 		all = append(all, info)
 	}
-	slices.SortFunc(all, func(a, b blob.Info) int { return a.ModTime.Compare(b.ModTime) })
+	sorting.By(all, func(a, b blob.Info) int { return a.ModTime.Compare(b.ModTime) })
 	for _, info := range all {
 		l.used(info.Ref, info.Size)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
@@ -205,7 +206,7 @@ func (c *Catalog) Holders(
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b Holder) int { return int(b.Transaction.Number - a.Transaction.Number) })
+	sorting.By(list, func(a, b Holder) int { return int(b.Transaction.Number - a.Transaction.Number) })
 	if len(list) > limit {
 		list, more = list[:limit], true
 	}

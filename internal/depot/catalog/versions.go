@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index/lists"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -201,7 +202,7 @@ func (c *Catalog) Compare(
 		a := slices.DeleteFunc(slices.Clone(s[0]), isIn(s[1]))
 		b := slices.DeleteFunc(slices.Clone(s[1]), isIn(s[0]))
 		for _, l := range [][]side{a, b} {
-			slices.SortFunc(l, func(x, y side) int { return cmp.Compare(x.id, y.id) })
+			sorting.By(l, func(x, y side) int { return cmp.Compare(x.id, y.id) })
 		}
 		for i := range max(len(a), len(b)) {
 			d := Difference{Kind: g.kind, Arch: g.arch}
@@ -217,7 +218,7 @@ func (c *Catalog) Compare(
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b Difference) int { return cmp.Compare(a.key, b.key) })
+	sorting.By(list, func(a, b Difference) int { return cmp.Compare(a.key, b.key) })
 	if n := pageLimit(limit); len(list) > n {
 		list = list[:n]
 		next = c.pages.seal(pageKey{Name: []byte(list[n-1].key)}, "compare")

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -57,7 +58,7 @@ func (s State) PrintWhole(w io.Writer, now time.Time) {
 // PrintFiles prints a table of the files of a transaction, in the order of their names, then of
 // their ids. It sorts the list.
 func PrintFiles(w io.Writer, files []File) error {
-	slices.SortStableFunc(files, func(a, b File) int {
+	sorting.Stable(files, func(a, b File) int {
 		return cmp.Or(cmp.Compare(symfile.Fold(a.Name), symfile.Fold(b.Name)), cmp.Compare(a.ID(), b.ID()))
 	})
 	t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH", "")

@@ -3,10 +3,10 @@ package display
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot/why"
 )
@@ -93,7 +93,7 @@ var worst = map[string]int{"unavailable": 0, "absent": 1, "not-path": 2, "source
 // SortTraces sorts the traces of a log: those that fail first, and of equal ones those
 // that are named most often.
 func SortTraces(list []Trace) {
-	slices.SortStableFunc(list, func(a, b Trace) int {
+	sorting.Stable(list, func(a, b Trace) int {
 		if c := worst[a.Verdict] - worst[b.Verdict]; c != 0 {
 			return c
 		}

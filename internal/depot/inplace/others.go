@@ -43,7 +43,7 @@ type otherServers struct {
 	log    *slog.Logger
 	now    func() time.Time
 	slots  chan struct{}
-	misses memo.Map[string, time.Time] // until when a question has no answer
+	misses *memo.Map[string, time.Time] // until when a question has no answer
 }
 
 func newOtherServers(others Others, spool func() (*blob.Spool, error), log *slog.Logger, now func() time.Time) *otherServers {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -82,12 +83,12 @@ func (g *garbage) digest(t collectTicket) string {
 	line := func(parts ...any) { _, _ = fmt.Fprintln(h, parts...) } // a hash returns no errors
 	line("symdepot gc plan 1", t.Now.UnixMilli(), int64(t.Grace), t.EmptyTrash)
 	refs := g.refs()
-	slices.SortFunc(refs, func(a, b blob.Ref) int { return bytes.Compare(a[:], b[:]) })
+	sorting.By(refs, func(a, b blob.Ref) int { return bytes.Compare(a[:], b[:]) })
 	for i := range refs {
 		line("content", refs[i])
 	}
 	strays := slices.Clone(g.strays)
-	slices.SortFunc(strays, func(a, b blob.Info) int { return bytes.Compare(a.Ref[:], b.Ref[:]) })
+	sorting.By(strays, func(a, b blob.Info) int { return bytes.Compare(a.Ref[:], b.Ref[:]) })
 	for i := range strays {
 		line("blob", strays[i].Ref)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/symfile"
@@ -194,7 +195,7 @@ func (w *weights) divide(live []retention.Transaction, key func(*retention.Trans
 			}
 		})
 	}
-	slices.SortStableFunc(shares, func(a, b Share) int {
+	sorting.Stable(shares, func(a, b Share) int {
 		return cmp.Or(cmp.Compare(b.Own+b.Shared, a.Own+a.Shared),
 			cmp.Compare(a.Product, b.Product), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Class, b.Class))
 	})
@@ -221,6 +222,6 @@ func (w *weights) kinds(live []retention.Transaction, kinds []symfile.Kind) (sha
 			sum += w.of[c]
 		}
 	}
-	slices.SortStableFunc(shares, func(a, b Share) int { return cmp.Or(cmp.Compare(b.Own, a.Own), cmp.Compare(a.Kind, b.Kind)) })
+	sorting.Stable(shares, func(a, b Share) int { return cmp.Or(cmp.Compare(b.Own, a.Own), cmp.Compare(a.Kind, b.Kind)) })
 	return shares, sum
 }

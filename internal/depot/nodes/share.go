@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/index/engine"
 )
@@ -38,7 +39,7 @@ func (n *Nodes) Work(ctx context.Context) {
 // the others.
 func (n *Nodes) shareFacts() {
 	own := facts{Name: n.name, Workers: n.queue.OwnWorkers()}
-	slices.SortFunc(own.Workers, func(a, b jobs.Worker) int { return strings.Compare(a.Name, b.Name) })
+	sorting.By(own.Workers, func(a, b jobs.Worker) int { return strings.Compare(a.Name, b.Name) })
 	if hash := n.policy.Load(); hash != nil {
 		own.Policy = (*hash)()
 	}

@@ -3,6 +3,8 @@ package retention
 import (
 	"errors"
 	"slices"
+
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 // Bytes is an amount of data in both measures.
@@ -49,7 +51,7 @@ func newGraph(s *State, list []*Transaction) (*graph, error) {
 		return g, nil
 	}
 	edges := slices.Clone(s.Derived)
-	slices.SortFunc(edges, func(a, b Derivation) int {
+	sorting.By(edges, func(a, b Derivation) int {
 		if a.Source != b.Source {
 			return int(int64(a.Source) - int64(b.Source))
 		}

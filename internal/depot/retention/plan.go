@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 // Plan computes which transactions of a state the policy keeps and removes at a time. The error
@@ -89,7 +91,7 @@ func (e *evaluation) byProduct() [][]*Verdict {
 		}
 		lists[at] = append(lists[at], v)
 	}
-	slices.SortFunc(lists, func(a, b []*Verdict) int { return cmp.Compare(a[0].Product, b[0].Product) })
+	sorting.By(lists, func(a, b []*Verdict) int { return cmp.Compare(a[0].Product, b[0].Product) })
 	return lists
 }
 
@@ -273,7 +275,7 @@ func (e *evaluation) sums() {
 		e.plan.Listed += g.Listed
 		e.plan.Groups = append(e.plan.Groups, g)
 	}
-	slices.SortFunc(e.plan.Groups, func(a, b GroupSum) int {
+	sorting.By(e.plan.Groups, func(a, b GroupSum) int {
 		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Product, b.Product), cmp.Compare(a.Branch, b.Branch))
 	})
 }

@@ -37,7 +37,7 @@ type Files struct {
 	openHit func(context.Context, record.Hit, *answer.Recorder) (*answer.File, error)
 
 	lists   *nameLists
-	tallies memo.Map[tallyKey, tallied]
+	tallies *memo.Map[tallyKey, tallied]
 	bundles chan struct{} // one for each bundle that is being made
 	made    atomic.Int32  // bundles that wait, are made or are sent
 	relay   RelayFunc     // nil: none

@@ -54,7 +54,7 @@ type nameLists struct {
 	open  func(ctx context.Context, c record.Content) (blob.File, error)
 	log   *slog.Logger
 	slots chan struct{}
-	lists memo.Map[listKey, *nameList]
+	lists *memo.Map[listKey, *nameList]
 
 	waiting atomic.Int32
 

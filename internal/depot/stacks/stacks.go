@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/derive/stacktext"
@@ -214,7 +215,7 @@ func (f Filler) builds(ctx context.Context, q catalog.ObjectQuery) (list []Build
 		return nil, err
 	}
 	// Debug information comes before the program of the same module.
-	slices.SortStableFunc(p.Objects, func(a, b record.Found) int {
+	sorting.Stable(p.Objects, func(a, b record.Found) int {
 		return cmp.Or(b.Added.Compare(a.Added), int(b.Object.Role&symfile.Debug)-int(a.Object.Role&symfile.Debug))
 	})
 	seen := map[string]bool{}

@@ -33,10 +33,10 @@ type Bases struct {
 	depot Depot
 	// open returns the row of an open stage of the caller.
 	open    func(ctx context.Context, c Caller, id string) (stages.StageRow, error)
-	lists   memo.Map[blob.Ref, []byte]
+	lists   *memo.Map[blob.Ref, []byte]
 	cutting chan struct{} // a semaphore
 	// origins are the contents of which recipes of others were written, by those.
-	origins memo.Map[blob.Ref, blob.Ref]
+	origins *memo.Map[blob.Ref, blob.Ref]
 }
 
 func newBases(s *Stages) *Bases {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -157,7 +158,7 @@ func (s *Stages) read(ctx context.Context, row stages.StageRow) (k contents, err
 		return k, err
 	}
 	k.manifest = blob.Ref(sum.Sum(nil))
-	slices.SortStableFunc(k.entries, func(a, b record.Entry) int { return cmp.Compare(a.Path, b.Path) })
+	sorting.Stable(k.entries, func(a, b record.Entry) int { return cmp.Compare(a.Path, b.Path) })
 	return k, nil
 }
 
@@ -313,7 +314,7 @@ func (s *Stages) lose(ctx context.Context, row stages.StageRow, objects []blob.R
 	if len(list) == 0 {
 		return refuse(Busy, "the files of the stage have changed meanwhile; commit again")
 	}
-	slices.SortFunc(list, func(a, b blob.Ref) int { return slices.Compare(a[:], b[:]) })
+	sorting.By(list, func(a, b blob.Ref) int { return slices.Compare(a[:], b[:]) })
 	return missingRefusal(list[:min(len(list), maxMissing)])
 }
 

@@ -9,11 +9,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/removals"
@@ -83,7 +83,7 @@ func (s *Stages) Limits(ctx context.Context, c Caller) (Limits, error) {
 		}
 		l.Used = append(l.Used, ProductQuota{product, most, used})
 	}
-	slices.SortFunc(l.Used, func(a, b ProductQuota) int { return strings.Compare(a.Product, b.Product) })
+	sorting.By(l.Used, func(a, b ProductQuota) int { return strings.Compare(a.Product, b.Product) })
 	return l, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/index"
@@ -138,7 +139,7 @@ func (r *Records) refs(ctx context.Context, scope answer.Scope, req layout.Reque
 	if len(list) == 0 {
 		return nil, fs.ErrNotExist // no transaction has it: it was downloaded
 	}
-	slices.SortStableFunc(list, func(a, b symstore.Ref) int { return cmp.Compare(a.ID, b.ID) })
+	sorting.Stable(list, func(a, b symstore.Ref) int { return cmp.Compare(a.ID, b.ID) })
 	list = slices.CompactFunc(list, func(a, b symstore.Ref) bool { return a.ID == b.ID })
 	return answer.Text(symstore.FormatRefs(list[max(0, len(list)-maxRefs):]), newest), nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
@@ -606,7 +607,7 @@ func (t *Tracer) relatives(ctx context.Context, scope record.Scope, tr *Trace, s
 		}
 	}
 	name := symfile.Fold(req.Name)
-	slices.SortStableFunc(tr.OtherAges, func(a, b answer.LookupHit) int {
+	sorting.Stable(tr.OtherAges, func(a, b answer.LookupHit) int {
 		other := func(h answer.LookupHit) int {
 			if symfile.Fold(h.Object.Name) == name {
 				return 0

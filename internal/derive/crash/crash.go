@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/stackwalk"
@@ -210,7 +211,7 @@ func (a *Analysis) Native() symbolicate.NativeAnswer {
 		n.Modules[i].CodeID = strings.ToLower(n.Modules[i].CodeID)
 	}
 	if w.Kind != KindReport {
-		slices.SortStableFunc(n.Modules, func(a, b symbolicate.NativeModule) int {
+		sorting.Stable(n.Modules, func(a, b symbolicate.NativeModule) int {
 			return cmp.Compare(a.ImageAddr, b.ImageAddr)
 		})
 	}

@@ -84,7 +84,7 @@ type Service struct {
 	parts Parts
 	// known are forms by the content that they were made of, so that a request needs no query for
 	// what never changes. Whoever does not find the bytes of one calls Lost.
-	known memo.Map[blob.Ref, record.Content]
+	known *memo.Map[blob.Ref, record.Content]
 }
 
 // New registers the kinds of jobs.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
@@ -351,7 +352,7 @@ func (f *folder) trim(ctx context.Context, most int64, oldest time.Time, again f
 	if err != nil {
 		return sum, err
 	}
-	slices.SortFunc(all, func(a, b file) int { return a.changed.Compare(b.changed) })
+	sorting.By(all, func(a, b file) int { return a.changed.Compare(b.changed) })
 	for _, h := range all {
 		if ctx.Err() != nil {
 			return sum, ctx.Err()

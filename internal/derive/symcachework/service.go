@@ -132,7 +132,7 @@ func scopeOf(products []string) record.Scope {
 type servers struct {
 	sources []fetch.Upstream
 	// got are recent answers, by key and version.
-	got memo.Map[string, serverAnswer]
+	got *memo.Map[string, serverAnswer]
 
 	downloads *fetch.Group[string, *serverDownload] // by downloadKey
 	clients   fetch.Clients

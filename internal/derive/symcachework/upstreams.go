@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/ctxio"
 	"github.com/symdepot/symdepot/internal/base/memo"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
@@ -190,6 +190,6 @@ func SplitUpstreams(list []fetch.Upstream) (others, servers []fetch.Upstream) {
 			others = append(others, u)
 		}
 	}
-	slices.SortStableFunc(servers, func(a, b fetch.Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
+	sorting.Stable(servers, func(a, b fetch.Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
 	return others, servers
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/symcache"
 )
 
@@ -294,7 +295,7 @@ func (t *Transcoders) Versions() []symcache.Version {
 // Newest returns the newest version of each major one, in ascending order.
 func Newest(all []symcache.Version) []symcache.Version {
 	all = slices.Clone(all)
-	slices.SortFunc(all, symcache.Version.Compare)
+	sorting.By(all, symcache.Version.Compare)
 	var list []symcache.Version
 	for i, v := range all {
 		if i+1 == len(all) || all[i+1].Major != v.Major {

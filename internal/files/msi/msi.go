@@ -14,6 +14,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 // Magic begins every compound file, also those that are no packages.
@@ -130,7 +132,7 @@ func Open(src io.ReaderAt, size int64) (*Package, error) {
 		}
 		p.Programs = append(p.Programs, *s)
 	}
-	slices.SortFunc(p.Programs, func(a, b Stream) int { return cmp.Compare(a.Name, b.Name) })
+	sorting.By(p.Programs, func(a, b Stream) int { return cmp.Compare(a.Name, b.Name) })
 	return p, nil
 }
 
@@ -159,7 +161,7 @@ func (p *Package) files(d *database, stream func(name string) (*Stream, error)) 
 	if s, err := stream(moduleCabinet); err != nil || s != nil && len(all) == 0 {
 		all = []media{{last: math.MaxInt64, cabinet: "#" + moduleCabinet}}
 	}
-	slices.SortStableFunc(all, func(a, b media) int { return cmp.Compare(a.last, b.last) })
+	sorting.Stable(all, func(a, b media) int { return cmp.Compare(a.last, b.last) })
 	if err := p.cabinets(all, stream); err != nil {
 		return err
 	}

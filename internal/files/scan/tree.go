@@ -5,8 +5,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 // root walks one of the given paths. It follows a symbolic link.
@@ -75,7 +76,7 @@ func kindOfMode(m fs.FileMode) string {
 func (w *walk) folder(dir string) {
 	entries, err := os.ReadDir(dir) // sorted; after an error, the entries read before it
 	if w.opt.Beside {               // an installer package gives the files in its cabinets their names
-		slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return rank(a.Name()) - rank(b.Name()) })
+		sorting.Stable(entries, func(a, b fs.DirEntry) int { return rank(a.Name()) - rank(b.Name()) })
 	}
 	for _, e := range entries {
 		if w.ended() {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -125,7 +126,7 @@ func (c *Collector) Files(ctx context.Context, yield func(Text) error) error {
 
 // groups yields the names of each file.
 func groups(found []Candidate) iter.Seq[[]Candidate] {
-	slices.SortStableFunc(found, func(a, b Candidate) int { return strings.Compare(a.Path, b.Path) })
+	sorting.Stable(found, func(a, b Candidate) int { return strings.Compare(a.Path, b.Path) })
 	return func(yield func([]Candidate) bool) {
 		for len(found) > 0 {
 			n := 1

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -168,7 +169,7 @@ type pathIndex []treePath
 
 // newPathIndex sorts files. Of several spellings of a path the first is kept.
 func newPathIndex(list []treePath) pathIndex {
-	slices.SortStableFunc(list, func(a, b treePath) int { return strings.Compare(a.key, b.key) })
+	sorting.Stable(list, func(a, b treePath) int { return strings.Compare(a.key, b.key) })
 	return slices.CompactFunc(list, func(a, b treePath) bool { return a.key == b.key })
 }
 
@@ -178,7 +179,7 @@ func (x pathIndex) fold() pathIndex {
 	for i := range list {
 		list[i].key = symfile.Fold(list[i].key)
 	}
-	slices.SortStableFunc(list, func(a, b treePath) int { return strings.Compare(a.key, b.key) })
+	sorting.Stable(list, func(a, b treePath) int { return strings.Compare(a.key, b.key) })
 	return list
 }
 
@@ -383,8 +384,8 @@ func (m *Matcher) Resolve(
 		}
 		kept = append(kept, *f)
 	}
-	slices.SortFunc(kept, func(a, b Found) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(rest, func(a, b Refusal) int { return cmp.Compare(a.Name, b.Name) })
+	sorting.By(kept, func(a, b Found) int { return cmp.Compare(a.Name, b.Name) })
+	sorting.By(rest, func(a, b Refusal) int { return cmp.Compare(a.Name, b.Name) })
 	return kept, rest, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/internal/base/glob"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 // Limits of Source Link. Real maps have a few rules.
@@ -53,7 +54,7 @@ func ParseMap(texts ...[]byte) (*Map, error) {
 		}
 	}
 	// The longest key wins. Of equal ones, one that is exact, then the first.
-	slices.SortStableFunc(m.rules, func(a, b rule) int {
+	sorting.Stable(m.rules, func(a, b rule) int {
 		if c := cmp.Compare(utf8.RuneCountInString(b.key), utf8.RuneCountInString(a.key)); c != 0 || a.prefix == b.prefix {
 			return c
 		}
@@ -258,7 +259,7 @@ func sortedPlaces(seen map[Place]bool) []Place {
 	for p := range seen {
 		all = append(all, p)
 	}
-	slices.SortFunc(all, func(a, b Place) int {
+	sorting.By(all, func(a, b Place) int {
 		return cmp.Or(strings.Compare(a.Scheme, b.Scheme), strings.Compare(a.Host, b.Host))
 	})
 	return all

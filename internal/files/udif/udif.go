@@ -21,6 +21,7 @@ import (
 
 	"github.com/klauspost/compress/zlib"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/base/xz"
 )
 
@@ -280,7 +281,7 @@ func (m *Image) check(b *block) error {
 
 // order sorts the blocks, and finds the size of the disk.
 func (m *Image) order() error {
-	slices.SortFunc(m.blocks, func(a, b block) int { return cmp.Compare(a.at, b.at) })
+	sorting.By(m.blocks, func(a, b block) int { return cmp.Compare(a.at, b.at) })
 	m.size = 0
 	for _, b := range m.blocks {
 		if b.at < m.size {

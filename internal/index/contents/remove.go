@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -276,7 +277,7 @@ var (
 // references; if it was once added itself, it is marked as unreferenced instead.
 func (d *drop) contents(refs []blob.Ref) (n int, err error) {
 	order := make(map[int64]int) // of the dropped contents: each is followed by what was made of it
-	defer func() { slices.SortStableFunc(d.gone, func(a, b dropped) int { return order[a.id] - order[b.id] }) }()
+	defer func() { sorting.Stable(d.gone, func(a, b dropped) int { return order[a.id] - order[b.id] }) }()
 	asked := make([][]any, 0, len(refs))
 	known := make(map[blob.Ref]bool, len(refs))
 	for i, ref := range refs {

@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/symdepot/symdepot/internal/base/ctxio"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 // Several processes answer from memory while others write. Each keeps a row in
@@ -162,7 +162,7 @@ func (w *pgWatch) askOnce(ctx context.Context) (equal bool, err error) {
 	if address != "" {
 		shared.Peers = append(shared.Peers, Peer{w.id, address})
 	}
-	slices.SortFunc(shared.Peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
+	sorting.By(shared.Peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
 	w.e.saw(running(), nil)
 	w.mu.Lock()
 	w.known, w.epoch = &current, currentEpoch

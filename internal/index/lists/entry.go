@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/oldkeys"
@@ -61,7 +62,7 @@ func (l Listing) OfContent(ctx context.Context, ref blob.Ref, limit int) (list [
 	if err == nil && len(list) == 0 {
 		return nil, false, fs.ErrNotExist
 	}
-	slices.SortStableFunc(list, func(a, b record.Found) int {
+	sorting.Stable(list, func(a, b record.Found) int {
 		return cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name))
 	})
 	return list, more, l.c.db.Fail(op, err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -424,7 +425,7 @@ func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKe
 				return nil, err
 			}
 			list = append(list, some...)
-			slices.SortStableFunc(list, func(a, b ObjectKey) int { return cmp.Compare(b.ID, a.ID) })
+			sorting.Stable(list, func(a, b ObjectKey) int { return cmp.Compare(b.ID, a.ID) })
 			list = list[:min(len(list), w.limits.Few)]
 		}
 		for _, k := range list {
@@ -511,7 +512,7 @@ func (w *objectWalk) cut(rows []ObjectKey) ([]ObjectKey, *ObjectKey) {
 		}
 		return cmp.Or(order, cmp.Compare(b.ID, a.ID))
 	}
-	slices.SortFunc(rows, compare)
+	sorting.By(rows, compare)
 	if after := w.f.After; after != (ObjectKey{}) {
 		rows = slices.DeleteFunc(rows, func(r ObjectKey) bool { return compare(r, after) <= 0 })
 	}

@@ -3,11 +3,11 @@ package lists
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/oldkeys"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -261,7 +261,7 @@ func (ls Lists) WithoutPDB(ctx context.Context, scope record.Scope, product, ver
 	if rows, err = ls.withoutPacked(ctx, all, rows); err != nil {
 		return nil, false, ls.db.Fail(op, err)
 	}
-	slices.SortFunc(rows, func(a, b ObjectKey) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.ID, a.ID)) })
+	sorting.By(rows, func(a, b ObjectKey) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.ID, a.ID)) })
 	if more = len(rows) > limit; more {
 		rows = rows[:limit]
 	}

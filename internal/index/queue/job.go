@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -298,7 +299,7 @@ func (q Jobs) Lease(ctx context.Context, worker string, kinds []string, variants
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID)) })
+	sorting.By(jobs, func(a, b Job) int { return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID)) })
 	return jobs, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/glob"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/oldkeys"
@@ -555,7 +556,7 @@ func (ts Trash) Find(ctx context.Context, scope record.Scope, q record.Query, li
 	if err == nil {
 		err = ts.complete(ctx, list)
 	}
-	slices.SortStableFunc(list, func(a, b RemovedFile) int { return b.Removal.At.Compare(a.Removal.At) })
+	sorting.Stable(list, func(a, b RemovedFile) int { return b.Removal.At.Compare(a.Removal.At) })
 	return list, ts.db.Fail("find removed files", err)
 }
 

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/base/span"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -69,7 +70,7 @@ type Fetcher struct {
 func New(d Depot, opt Options) *Fetcher {
 	limits := opt.Limits.withDefaults()
 	list := slices.Clone(opt.Upstreams)
-	slices.SortStableFunc(list, func(a, b Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
+	sorting.Stable(list, func(a, b Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
 	f := &Fetcher{
 		depot: d, upstreams: list, limits: limits, log: opt.Log, tracer: opt.Tracer, now: opt.Now,
 		misses:   newNegative(d, opt.Lifetimes, opt.Now, opt.MissEpoch),

@@ -86,7 +86,7 @@ type negative struct {
 	lives Lifetimes
 	now   func() time.Time
 	epoch func() (uint64, bool) // see Options.MissEpoch
-	keys  memo.Map[string, combined]
+	keys  *memo.Map[string, combined]
 }
 
 func newNegative(d Depot, lives Lifetimes, now func() time.Time, epoch func() (uint64, bool)) *negative {

@@ -28,6 +28,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 )
 
@@ -193,7 +194,7 @@ func rank(key string, list []Member) []Member {
 		s := sha256.Sum256(append(sum[:], m.ID...))
 		score[m.ID] = binary.BigEndian.Uint64(s[:])
 	}
-	slices.SortFunc(list, func(a, b Member) int {
+	sorting.By(list, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(score[b.ID], score[a.ID]), cmp.Compare(a.ID, b.ID))
 	})
 	return list

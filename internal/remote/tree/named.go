@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/base/glob"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -45,7 +46,7 @@ func (f *Folder) List(ctx context.Context, q Query, limit int) (list []Listed, c
 	if q.Name != "" && f.Lists(ctx) {
 		l.names()
 	}
-	slices.SortStableFunc(l.list, func(a, b Listed) int {
+	sorting.Stable(l.list, func(a, b Listed) int {
 		return cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name))
 	})
 	if len(l.list) > limit {

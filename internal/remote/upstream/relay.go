@@ -30,7 +30,7 @@ type Relay struct {
 	client  *http.Client
 	slots   chan struct{}
 	now     func() time.Time
-	kept    memo.Map[string, relayed]
+	kept    *memo.Map[string, relayed]
 }
 
 // relayed is a file, or a failure if it has no text.

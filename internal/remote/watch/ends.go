@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"io"
-	"slices"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/objfile"
 )
@@ -82,7 +82,7 @@ func skippingParts(r io.Reader, head []byte, size int64) [][2]int64 {
 }
 
 func inOrder(list [][2]int64) [][2]int64 {
-	slices.SortFunc(list, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	sorting.By(list, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
 	return list
 }
 

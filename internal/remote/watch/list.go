@@ -13,6 +13,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/base/glob"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/watched"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -126,7 +127,7 @@ func (f *Folder) Find(ctx context.Context, q Query, limit int) ([]Entry, error) 
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Entry) int {
+	sorting.Stable(found, func(a, b Entry) int {
 		return cmp.Or(strings.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)),
 			strings.Compare(a.Archive, b.Archive), strings.Compare(a.Path, b.Path), cmp.Compare(a.ID, b.ID))
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -55,7 +56,7 @@ func (r *reading) sourceRows(kind int) (hashes []int64, list []byte) {
 		}
 	}
 	slices.Sort(hashes)
-	slices.SortFunc(files, func(a, b sourceFile) int { return strings.Compare(a.name, b.name) })
+	sorting.By(files, func(a, b sourceFile) int { return strings.Compare(a.name, b.name) })
 	return slices.Compact(hashes), encodeNames(files)
 }
 

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/files/unpackcache"
 	"github.com/symdepot/symdepot/internal/index/watched"
@@ -148,7 +149,7 @@ func (f *Folder) higherAge(ctx context.Context, req *layout.Request) ([]hit, err
 		hits = append(hits, h)
 	}
 	rank(hits, symfile.Debug)
-	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(a.object.DebugID.Age, b.object.DebugID.Age) })
+	sorting.Stable(hits, func(a, b hit) int { return cmp.Compare(a.object.DebugID.Age, b.object.DebugID.Age) })
 	return hits, nil
 }
 
@@ -166,7 +167,7 @@ func rank(hits []hit, role symfile.Role) {
 		}
 		return 1
 	}
-	slices.SortStableFunc(hits, func(a, b hit) int {
+	sorting.Stable(hits, func(a, b hit) int {
 		// A static program answers as debug information, and a relocatable object as an
 		// executable, only if there is nothing better.
 		if role&symfile.Companion != 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/watched"
 )
 
@@ -176,7 +177,7 @@ func (l *local) folder(_ context.Context, dir string) (files []found, dirs []str
 			}
 		}
 	}
-	slices.SortFunc(files, func(a, b found) int { return strings.Compare(a.name, b.name) })
+	sorting.By(files, func(a, b found) int { return strings.Compare(a.name, b.name) })
 	slices.Sort(dirs)
 	return files, dirs, err
 }

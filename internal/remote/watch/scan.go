@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/index/watched"
 )
 
@@ -309,7 +310,7 @@ func (p *pass) folder(dir string) (dirs []string, err error) {
 		jobs = append(jobs, job{l, file.name, file.stamp, row.ID})
 	}
 	// The largest first, so that no worker is left alone with one at the end.
-	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.was.size, a.was.size) })
+	sorting.Stable(jobs, func(a, b job) int { return cmp.Compare(b.was.size, a.was.size) })
 	for _, row := range old {
 		l.drop = append(l.drop, row.ID)
 		p.stats.Gone++

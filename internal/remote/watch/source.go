@@ -9,10 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/files/sources"
 	"github.com/symdepot/symdepot/internal/index/watched"
@@ -335,7 +335,7 @@ func (s *seeker) alike(row *watched.File) int {
 // nearest sorts packages: first those whose name is most like that of the package that
 // holds the object, because that has the version, then newer ones.
 func (s *seeker) nearest(rows []watched.File) {
-	slices.SortStableFunc(rows, func(a, b watched.File) int {
+	sorting.Stable(rows, func(a, b watched.File) int {
 		if c := s.alike(&b) - s.alike(&a); c != 0 {
 			return c
 		}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
@@ -74,7 +75,7 @@ func (a *API) same(ctx context.Context, s depot.Same, each func(display.Found, b
 		}
 		return l.Transactions[0]
 	}
-	slices.SortStableFunc(found, func(a, b display.Listed) int {
+	sorting.Stable(found, func(a, b display.Listed) int {
 		return cmp.Or(cmp.Compare(symfile.Fold(a.Name), symfile.Fold(b.Name)), cmp.Compare(newest(b), newest(a)))
 	})
 	for _, l := range found[:min(len(found), sameObjects)] {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/run/keyring"
 )
 
@@ -126,7 +127,7 @@ func (s *Logins) List() ([]Login, error) {
 	if err := json.Unmarshal(b, &list); err != nil {
 		return nil, fmt.Errorf("%s is no list of logins: %w; remove it and sign in again", s.listPath(), err)
 	}
-	slices.SortFunc(list.Logins, func(a, b Login) int { return cmp.Compare(a.Server, b.Server) })
+	sorting.By(list.Logins, func(a, b Login) int { return cmp.Compare(a.Server, b.Server) })
 	return list.Logins, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/symstore"
@@ -322,7 +323,7 @@ func (r *symstoreRun) oldFiles(g aging) ([]expired, int64, error) {
 		all = append(all, expired{path: p, what: p, used: used, bytes: info.Size()})
 		return nil
 	})
-	slices.SortStableFunc(all, func(a, b expired) int { return a.used.Compare(b.used) })
+	sorting.Stable(all, func(a, b expired) int { return a.used.Compare(b.used) })
 	var out []expired
 	left := total
 	for _, d := range all {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot/importexport"
 	"github.com/symdepot/symdepot/internal/files/scan"
@@ -129,7 +130,7 @@ func Collect(ctx context.Context, paths []string, opt CollectOptions) (*Collecte
 		}
 		return nil, err
 	}
-	slices.SortStableFunc(c.all.Files, func(a, b File) int { return a.seq - b.seq })
+	sorting.Stable(c.all.Files, func(a, b File) int { return a.seq - b.seq })
 	slices.Sort(c.all.Left)
 	return c.all, nil
 }

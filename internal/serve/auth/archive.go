@@ -7,11 +7,11 @@ import (
 	"io"
 	"iter"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 const (
@@ -50,7 +50,7 @@ func ReadArchive(files []ArchivedFile, filter AuditFilter) iter.Seq2[Event, erro
 			list = append(list, archived{o, f.Open})
 		}
 	}
-	slices.SortFunc(list, func(a, b archived) int { return a.compare(b.aside) })
+	sorting.By(list, func(a, b archived) int { return a.compare(b.aside) })
 	return func(yield func(Event, error) bool) {
 		for _, f := range list {
 			r, err := f.open()

@@ -24,6 +24,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/base/glob"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 // Event is one audit record: who read which file, when, from which address. It
@@ -440,7 +441,7 @@ func olderFiles(file string) ([]aside, error) {
 			out = append(out, o)
 		}
 	}
-	slices.SortFunc(out, aside.compare)
+	sorting.By(out, aside.compare)
 	return out, nil
 }
 

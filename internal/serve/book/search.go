@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/yuin/goldmark/ast"
+
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 const (
@@ -165,11 +167,11 @@ func (b *Book) Search(query string) (hits []Hit, more bool) {
 		if len(best) == 0 && len(missing) == 0 {
 			best = []scored{{&index[start], 1, true}}
 		}
-		slices.SortStableFunc(best, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
+		sorting.Stable(best, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
 		all = append(all, best[:min(len(best), hitsOfPage)]...)
 		start = end
 	}
-	slices.SortStableFunc(all, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
+	sorting.Stable(all, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
 	for _, s := range all[:min(len(all), maxHits)] {
 		hits = append(hits, Hit{s.section.page, s.section.heading, s.section.snippet(words)})
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 )
 
@@ -202,7 +203,7 @@ func acceptedCodings(accept []string) []string {
 		}
 	}
 	ours = slices.DeleteFunc(ours, func(c coding) bool { return c.q <= 0 || c.q < identity })
-	slices.SortStableFunc(ours, func(a, b coding) int { return cmp.Compare(b.q, a.q) })
+	sorting.Stable(ours, func(a, b coding) int { return cmp.Compare(b.q, a.q) })
 	var names []string
 	for _, c := range ours {
 		names = append(names, c.name)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/serve/auth"
@@ -82,7 +83,7 @@ func (s *Accounts) MayHaveTokens(r *Request) error {
 // managed removes the rows that the client may not see, and sorts the others.
 func managed(r *Request, list []auth.TokenRow) []auth.TokenRow {
 	list = slices.DeleteFunc(list, func(row auth.TokenRow) bool { return !auth.MayManage(&r.Identity, &r.Rights, &row) })
-	slices.SortStableFunc(list, func(a, b auth.TokenRow) int { return strings.Compare(sortKey(&a), sortKey(&b)) })
+	sorting.Stable(list, func(a, b auth.TokenRow) int { return strings.Compare(sortKey(&a), sortKey(&b)) })
 	return list
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/base/filestamp"
+	"github.com/symdepot/symdepot/internal/base/sorting"
 )
 
 const tempDir = "tmp"
@@ -531,7 +532,7 @@ func (d *Disk) listShard(ctx context.Context, shard string) ([]Info, error) {
 		}
 		infos = append(infos, Info{ref, info.Size(), info.ModTime()})
 	}
-	slices.SortFunc(infos, func(a, b Info) int { return slices.Compare(a.Ref[:], b.Ref[:]) })
+	sorting.By(infos, func(a, b Info) int { return slices.Compare(a.Ref[:], b.Ref[:]) })
 	return infos, nil
 }
 

@@ -57,7 +57,7 @@ const amazonEndpoint = "https://s3.amazonaws.com"
 // s3 uses minio-go to send single requests, without the retries, region lookups
 // and buffers of minio-go.
 type s3 struct {
-	core   *minio.Core
+	core   s3Core
 	bucket string
 	now    func() time.Time
 	// single is the largest number of bytes in one request, part the smallest
@@ -115,7 +115,7 @@ func openS3(cfg S3Config, via http.RoundTripper) (*front, error) {
 	if err != nil {
 		return nil, err
 	}
-	core, err := minio.NewCore(endpoint.Host, &minio.Options{
+	core, err := newS3Core(endpoint.Host, &minio.Options{
 		Creds: creds, Secure: endpoint.Scheme == "https", Transport: recorder{roundTripper{via}},
 		Region: cfg.Region, BucketLookup: lookup, MaxRetries: 1,
 	})

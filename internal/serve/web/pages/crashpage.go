@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/derive/crash"
@@ -389,7 +390,7 @@ func (v *stacksView) threads(f *frame, s *wire.Stacks, files map[string]heldModu
 		for name, value := range s.Threads[i].Registers {
 			v.Registers = append(v.Registers, web.NamedValue{Label: name, Value: value})
 		}
-		slices.SortFunc(v.Registers, func(a, b web.NamedValue) int {
+		sorting.By(v.Registers, func(a, b web.NamedValue) int {
 			return cmp.Or(cmp.Compare(len(a.Label), len(b.Label)), cmp.Compare(a.Label, b.Label))
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/depot/inplace"
@@ -208,7 +209,7 @@ func plotOf(lists [][]lifecycle.UsageDay, whole bool) plot {
 			}
 		}
 	}
-	slices.SortFunc(p.Days, time.Time.Compare)
+	sorting.By(p.Days, time.Time.Compare)
 	at := func(day time.Time) int {
 		i, _ := slices.BinarySearchFunc(p.Days, day, time.Time.Compare)
 		return i

@@ -3,10 +3,10 @@ package pages
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/sorting"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/needed"
@@ -273,7 +273,7 @@ func (p serverPages) upstreams(w *reply, r *web.Request, _ []string) error {
 	for _, u := range p.remote.Upstreams() {
 		v.Rows = append(v.Rows, web.NewUpstreamRow(u))
 	}
-	slices.SortStableFunc(v.Rows, func(a, b web.UpstreamRow) int { return a.Rank - b.Rank })
+	sorting.Stable(v.Rows, func(a, b web.UpstreamRow) int { return a.Rank - b.Rank })
 	f := w.frame(r, "Upstreams", v)
 	f.Notice = notices[r.URL.Query().Get("done")]
 	f.Live = "upstreams"
