@@ -23,6 +23,9 @@ import (
 // point are in segments that the index stores; a process builds them anew when
 // the Bloom filter has become too full.
 //
+// An id has one entry, for its first entryDigits characters: all ages of a GUID share it, so that whoever asks for a GUID of
+// any age finds it too. A wrong age of a GUID that is there costs a query.
+//
 // A filter is valid for one state of the index, as Watch returns it, and gives no
 // answer for other states. Refresh updates it by reading the keys of new
 // objects, or all keys if that is not sufficient. Its methods may be called by
@@ -41,7 +44,7 @@ type Filter struct {
 // filterQueries are the queries that return the keys for a filter: rows of a
 // product and an id.
 type filterQueries struct {
-	kind       int64 // of the stored segments
+	kind       int64 // of the stored segments, above formerKinds
 	all        string
 	newObjects string // keys of objects above $1
 	late       string // keys of objects that gained some since $1
@@ -58,7 +61,7 @@ type filterQueries struct {
 }
 
 var allProducts = &filterQueries{
-	kind:       1,
+	kind:       3,
 	all:        "SELECT '', id FROM lookup",
 	newObjects: "SELECT '', l.id FROM lookup l WHERE l.object_id > $1",
 	late:       "SELECT '', l.id FROM late_object k JOIN lookup l ON l.object_id = k.object_id WHERE k.no > $1",
@@ -66,7 +69,7 @@ var allProducts = &filterQueries{
 }
 
 var eachProduct = &filterQueries{
-	kind:     2,
+	kind:     4,
 	products: true,
 	count:    "SELECT count(*) FROM lookup l JOIN seen s ON s.object_id = l.object_id",
 	all:      "SELECT p.name, l.id FROM lookup l JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id",
@@ -104,7 +107,7 @@ type bloom struct {
 const bitsPerKey, probes = 12, 7
 
 // full reports whether more keys would let too many missing ids through.
-func (b *bloom) full() bool { return 2*b.keys*bitsPerKey > int64(len(b.bits))*64 }
+func (b *bloom) full() bool { return b.keys*bitsPerKey > int64(len(b.bits))*64 }
 
 // all returns the number of keys included.
 func (b *bloom) all() int64 {
@@ -114,9 +117,8 @@ func (b *bloom) all() int64 {
 	return b.base.keys + b.keys
 }
 
-// room makes space for half as many keys again, each with two entries: an id and
-// its GUID.
-func room(keys int64) []uint64 { return make([]uint64, max(1<<10, 3*keys*bitsPerKey/64)) }
+// room makes space for half as many keys again.
+func room(keys int64) []uint64 { return make([]uint64, max(1<<9, 3*keys*bitsPerKey/128)) }
 
 // spare is the number of keys that a filter has room for beside its segments: in a large index, a process would
 // need more memory for a quarter than for all that there are.
@@ -163,9 +165,13 @@ func (f *Filter) Excludes(state uint64, scope record.Scope, id string) (excluded
 	return true, true
 }
 
-// hash returns the hash of an entry, the same in all processes. Names of products
+// entryDigits is the length up to which an entry has an id: that of a GUID.
+const entryDigits = 32
+
+// hash returns the hash of the entry of an id, the same in all processes. Names of products
 // contain no NUL.
 func (f *Filter) hash(product, id string) uint64 {
+	id = id[:min(len(id), entryDigits)]
 	if !f.queries.products {
 		return xxhash.Sum64String(id)
 	}
@@ -382,7 +388,7 @@ func (f *Filter) usable(old, next *bloom, floor, keys int64) bool {
 	few := f.queries.products || old.all()-keys <= keys/4+1000
 	// While segments are built, a Bloom filter that is too full goes on up to twice
 	// its size.
-	full := old.full() && (keys < f.least || old.keys*bitsPerKey > int64(len(old.bits))*64)
+	full := old.full() && (keys < f.least || old.keys*bitsPerKey > 2*int64(len(old.bits))*64)
 	return old.late >= floor && old.last >= next.packed && !full && few
 }
 
@@ -455,15 +461,10 @@ func (f *Filter) each(ctx context.Context, r engine.Reader, query string, args [
 	})
 }
 
-// add calls add with the hashes of one key.
+// add calls add with the hash of one key.
 func (f *Filter) add(product, id string, add func(h uint64) error, keys *int64) error {
 	*keys++
-	err := add(f.hash(product, id))
-	if err == nil && len(id) > 32 {
-		// PDBs of a higher age are looked up by the GUID alone.
-		err = add(f.hash(product, id[:32]))
-	}
-	return err
+	return add(f.hash(product, id))
 }
 
 // build reads all keys into new segments.

@@ -187,6 +187,16 @@ func testStoredSegments(t *testing.T) {
 				}
 			}
 			commit(0, 1000)
+			// Earlier versions have stored builds with other entries.
+			if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
+				if _, err := w.Exec("INSERT INTO filter_segment (kind, build, part, body) VALUES (1, 'old', 0, $1), (2, 'old', 0, $1)", []byte{1}); err != nil {
+					return err
+				}
+				_, err := w.Exec("UPDATE filter SET build = 'old', last_object = 1000, keys = 1000 WHERE kind <= 2")
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
 			first := open(db)
 			if b := refresh(first); b == nil || b.base == nil || b.base.keys != 1000 {
 				t.Fatalf("the filter is %+v, want 1000 keys in segments", b)

@@ -3,7 +3,9 @@ package index
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -23,6 +25,9 @@ const (
 	// releaseEvery: while segments are built, stored or loaded each is in memory several times.
 	// What is free is given back after so many.
 	releaseEvery = 8
+	// formerKinds is the highest kind of builds of versions whose filters have an entry of the whole id too. They look for it,
+	// so builds are of other kinds now.
+	formerKinds = 2
 	// buildLease is how long one process may take to build segments before another
 	// one begins.
 	buildLease = 10 * time.Minute
@@ -47,7 +52,7 @@ func loadSegments(ctx context.Context, r engine.Reader, kind, floor int64) (*seg
 	var s segments
 	var build string
 	if err := r.Row(ctx, "SELECT build, last_object, last_tx, late_keys, keys FROM filter WHERE kind = $1", []any{kind},
-		&build, &s.last, &s.tx, &s.late, &s.keys); err != nil {
+		&build, &s.last, &s.tx, &s.late, &s.keys); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
 	}
 	if build == "" || s.late < floor {
@@ -82,6 +87,10 @@ func (f *Filter) lease(ctx context.Context) (is bool, err error) {
 	db, kind := f.db, f.queries.kind
 	err = db.UpdateUnsynced(ctx, "lease a build of the filter", func(w *engine.Write) error {
 		now := db.Now()
+		if _, err := w.Exec(`INSERT INTO filter (kind, build, last_object, last_tx, late_keys, keys, lease_until)
+			VALUES ($1, '', 0, 0, 0, 0, 0) ON CONFLICT (kind) DO NOTHING`, kind); err != nil {
+			return err
+		}
 		n, err := w.Exec("UPDATE filter SET lease_until = $2 WHERE kind = $1 AND lease_until <= $3",
 			kind, now.Add(buildLease).UnixMicro(), now.UnixMicro())
 		is = n == 1
@@ -91,7 +100,7 @@ func (f *Filter) lease(ctx context.Context) (is bool, err error) {
 }
 
 // store makes a build the current one and ends the lease, unless writes that it
-// includes were undone. Each segment is a transaction of its own, so that other
+// includes were undone. Builds of former kinds are deleted. Each segment is a transaction of its own, so that other
 // writers do not wait for all of them.
 func (f *Filter) store(ctx context.Context, s *segments) error {
 	db, kind, build := f.db, f.queries.kind, rand.Text()
@@ -124,7 +133,10 @@ func (f *Filter) store(ctx context.Context, s *segments) error {
 			kind, build, s.last, s.tx, s.late, s.keys); err != nil {
 			return err
 		}
-		_, err := w.Exec("DELETE FROM filter_segment WHERE kind = $1 AND build <> $2", kind, build)
+		if _, err := w.Exec("UPDATE filter SET build = '' WHERE kind <= $1 AND build <> ''", formerKinds); err != nil {
+			return err
+		}
+		_, err := w.Exec("DELETE FROM filter_segment WHERE kind <= $1 OR kind = $2 AND build <> $3", formerKinds, kind, build)
 		return err
 	})
 }

@@ -286,6 +286,45 @@ func testTombstones(t *testing.T) {
 	}
 }
 
+// TestTombstonesOfOddNames: a removed file is found by the name that it was added with, and by that of its object, whatever
+// bytes these have.
+func TestTombstonesOfOddNames(t *testing.T) { onEngines(t, testTombstonesOfOddNames) }
+
+func testTombstonesOfOddNames(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	bases := []string{"Plain.sym", "Bell\x07 and \x01FF.sym", "\x01.sym", "Latin\xe9.sym", "\xff\xfe", "Cut\xc3", "Null\x00.sym", "Größe\x7f.sym"}
+	object := func(n int) string { return fmt.Sprintf("Odd%d \x01\xe9.pdb", n) }
+	var entries []record.Entry
+	for n, base := range bases {
+		e := pdb(n)
+		e.Object.Name = object(n)
+		if e.Path = "/build/" + base; n%2 == 1 {
+			e.Path = `C:\build\new\` + base
+		}
+		entries = append(entries, e)
+	}
+	one := commitTest(t, db, "A", entries...)
+	if _, err := db.Trash.Remove(ctx, removals.Removal{Number: one, Until: c.t.Add(time.Hour), Who: "schedule", Reason: "expired"}); err != nil {
+		t.Fatal(err)
+	}
+	for n, base := range bases {
+		for _, name := range []string{base, object(n), fmt.Sprintf("odd%d ?\xe9*", n)} {
+			list, err := db.Trash.Find(ctx, all, record.Query{Name: symfile.Fold(name)}, 10)
+			if err != nil || len(list) != 1 || list[0].Name != object(n) || list[0].Ref != ref(n) {
+				t.Errorf("removed files for %q: %+v, %v; want %q", name, list, err, object(n))
+			}
+		}
+	}
+	if _, err := db.Trash.Undo(ctx, one); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := db.Trash.Find(ctx, all, record.Query{Name: symfile.Fold(bases[3])}, 10); err != nil || len(list) > 0 {
+		t.Errorf("removed files after undo: %+v, %v; want none", list, err)
+	}
+}
+
 // TestRuns: a run removes what was decided, in several transactions, unless the
 // index was changed before; an interrupted one goes on.
 func TestRuns(t *testing.T) { onEngines(t, testRuns) }

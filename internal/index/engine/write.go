@@ -26,6 +26,14 @@ func (w *Write) Rest() error {
 	return nil
 }
 
+// Given is like Database.Given, of a text that the transaction has read.
+func (w *Write) Given(text string) string {
+	if _, shared := w.session.(*pgTx); shared {
+		return given(text)
+	}
+	return text
+}
+
 // Bulk inserts many rows faster than one by one.
 type Bulk interface {
 	// Insert inserts rows into a table until next returns nil.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -154,8 +155,8 @@ func tombstones(w *engine.Write, number int64) error {
 		if err := scan(&no, &name, &path); err != nil {
 			return err
 		}
-		if base := symfile.Fold(symfile.BaseName(path)); base != name && base != "" && len(base) <= longestName {
-			rows = append(rows, []any{engine.Text(base), number, no})
+		if base := baseKey(symfile.BaseName(w.Given(path))); base != w.Given(name) && base != "" && len(base) <= longestName {
+			rows = append(rows, []any{base, number, no})
 		}
 		return nil
 	}); err != nil {
@@ -191,6 +192,15 @@ func packedTombstones(w *engine.Write, number int64) (rows [][]any, err error) {
 		}
 	}
 	return rows, err
+}
+
+// replaced are runs of what stands for bytes that are not UTF-8.
+var replaced = regexp.MustCompile("\uFFFD+")
+
+// baseKey returns the key for the name of a file, as it was added or as somebody asks for it. Folding puts a character
+// for each byte that is not UTF-8, and engine.Text, which paths have gone through, puts one for several.
+func baseKey(name string) string {
+	return replaced.ReplaceAllLiteralString(engine.Text(symfile.Fold(name)), "\uFFFD")
 }
 
 // longestName limits the names of removed files that differ from those of their
@@ -518,6 +528,7 @@ func (ts Trash) Find(ctx context.Context, scope record.Scope, q record.Query, li
 				if err := scan(&f.Removal.Number, &no, &f.Name, &f.Kind, &f.ID, &f.Size, &sum); err != nil {
 					return false, err
 				}
+				f.Name = ts.db.Given(f.Name)
 				p := place{f.Removal.Number, no}
 				if known[p] || match != nil && !match(symfile.Fold(f.Name)) {
 					return true, nil
@@ -551,7 +562,7 @@ func (ts Trash) Find(ctx context.Context, scope record.Scope, q record.Query, li
 		if err := collect("", "r.folded = $1", nil, q.Name); err != nil {
 			return err
 		}
-		return collect(" JOIN removed_key k ON k.tx_id = r.tx_id AND k.no = r.no", "k.id = $1", nil, q.Name)
+		return collect(" JOIN removed_key k ON k.tx_id = r.tx_id AND k.no = r.no", "k.id = $1", nil, baseKey(q.Name))
 	}()
 	if err == nil {
 		err = ts.complete(ctx, list)
