@@ -37,7 +37,7 @@ setup: ## install the clients the tests use and fetch real files (needs a Debian
 	@scripts/setup
 
 test: setup ## everything, in short forms, with the time that each step and package took
-	@scripts/steps vet race unraced browser cross fuzzday windowsthere
+	@scripts/steps vet race+browser unraced+cross,fuzzday,windowsthere
 
 fresh: ## the commands of README.md in a new Debian with Go and nothing else (an hour, 10 GB; needs root and debootstrap); goes on where it stopped
 	@scripts/fresh

@@ -91,7 +91,7 @@ func compactEntry(n int) record.Entry {
 }
 
 // TestCompactTwins does the same at random with two indexes, of which one writes its rows short: all answers are the same.
-func TestCompactTwins(t *testing.T) { onEngines(t, testCompactTwins) }
+func TestCompactTwins(t *testing.T) { onEngineOfDay(t, 1, testCompactTwins) }
 
 func testCompactTwins(t *testing.T) {
 	symtest.Sequential(t)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 )
@@ -28,6 +29,19 @@ func onEngines(t *testing.T, test func(t *testing.T)) {
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		pgtest.Shared(t)
+		test(t)
+	})
+}
+
+// onEngineOfDay runs a long test at random on one engine a day, by turns, and on both with
+// SYMDEPOT_TORTURE. The tests have different numbers, so that each engine has some every day.
+func onEngineOfDay(t *testing.T, number int, test func(t *testing.T)) {
+	t.Helper()
+	turn := symtest.Turns(t, 2)
+	onEngines(t, func(t *testing.T) {
+		if !turn(number + strings.Count(t.Name(), "/postgres")) {
+			t.Skip("this engine has its turn on another day: SYMDEPOT_TORTURE=1 takes both")
+		}
 		test(t)
 	})
 }

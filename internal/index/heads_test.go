@@ -84,7 +84,7 @@ func wantHeads(t testing.TB, db *DB) {
 // are copied and its old keys rewritten meanwhile, by two processes. All answers are the same.
 func TestHeadsTwins(t *testing.T) {
 	symtest.Sequential(t)
-	onEngines(t, testHeadsTwins)
+	onEngineOfDay(t, 0, testHeadsTwins)
 }
 
 func testHeadsTwins(t *testing.T) {

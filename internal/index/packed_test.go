@@ -109,7 +109,7 @@ func packedEntry(n, variant int) record.Entry {
 // TestPackedTwins does the same at random with two indexes, of which one packs its keys now and then: all answers
 // are the same. Each comparison asks for each entry in one scope by turns, the last one, and all with
 // SYMDEPOT_TORTURE, in all.
-func TestPackedTwins(t *testing.T) { onEngines(t, testPackedTwins) }
+func TestPackedTwins(t *testing.T) { onEngineOfDay(t, 0, testPackedTwins) }
 
 func testPackedTwins(t *testing.T) {
 	symtest.Sequential(t)

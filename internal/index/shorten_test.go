@@ -304,7 +304,7 @@ func TestShortenTwins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	onEngines(t, testShortenTwins)
+	onEngineOfDay(t, 1, testShortenTwins)
 }
 
 func testShortenTwins(t *testing.T) {

@@ -268,7 +268,7 @@ func newCell(t *testing.T, w *way, s *shape, name string) (c *cell, why string) 
 
 // days is how many days make test takes for all builds and manners of all ways. Every day it
 // sends some builds by each way, and each build by some ways; make torture sends all.
-const days = 3
+const days = 5
 
 // TestMatrix: every way, every build, every manner.
 func TestMatrix(t *testing.T) {

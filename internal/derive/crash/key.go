@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/base/wire"
@@ -30,7 +31,7 @@ func keyFrames(t *wire.StackThread) (list []string) {
 			if len(list) == maxKey {
 				return list
 			}
-			if len(list) == 0 && runtimeNames.MatchString(name) {
+			if len(list) == 0 && runtimeNames().MatchString(name) {
 				runtime = append(runtime, name)
 				continue
 			}
@@ -144,44 +145,46 @@ func withoutNested(name string) string {
 }
 
 // runtimeNames are functions that only say that a program ends, not why: they are left out at the
-// beginning of keys.
-var runtimeNames = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
-	// POSIX and the C library
-	`_*(abort|raise|gsignal|kill|tgkill|pthread_kill|_*pthread_kill(_implementation|_internal)?|abort_message)`,
-	`_*(assert(_fail|_fail_base|2|_rtn)?)`,
-	`_*(stack_chk_fail(_local)?|fortify_fail|chk_fail|libc_message|libc_fatal)`,
-	`_*(malloc_printerr|kernel_vsyscall|restore_rt|sigtramp|libc_start_call_main_abort)`,
-	`_*(cxa_throw|cxa_rethrow|cxa_bad_cast|cxa_pure_virtual|gxx_personality.*|unwind_(raiseexception|resume.*)|terminate)`,
-	`std::(terminate|__terminate|rethrow_exception|__throw_.*|unexpected)`,
-	`__gnu_cxx::__verbose_terminate_handler`, `demangling_terminate_handler`,
-	`__cxxabiv1::.*`, `_*objc_(exception_throw|terminate|fatal).*`, `-\[nsexception raise\]`, `__exceptionpreprocess`,
-	// Windows
-	`_?(raiseexception|rtlraiseexception|rtlraisestatus|rtldispatchexception)`,
-	`_?(rtlunwind(ex)?|kiuserexceptiondispatch(er)?|rtlfailfast.*|rtlreportfatalfailure)`,
-	`_*(cxxthrowexception|invalid_parameter.*|invoke_watson.*|call_reportfault)`,
-	`_*(fastfail|report_gsfailure|scrt_fastfail|purecall|amsg_exit|crtdbgreport.*)`,
-	`(unhandledexceptionfilter|rtlreportexception.*|rtlpreportheap.*|rtlpheap.*failure)`,
-	`(debugbreak|dbgbreakpoint|terminateprocess|exitprocess|nt(zw)?terminateprocess)`,
-	`(nt|zw)(waitfor\w+|raiseexception|raiseharderror)`, `common_assert_to_.*`, `_wassert`,
-	// Rust
-	`core::panicking::.*`, `core::(option|result)::(expect|unwrap)_.*failed`, `std::panicking::.*`,
-	`std::sys_common::backtrace::.*`, `std::sys::backtrace::.*`,
-	`_*rust_(begin_unwind|start_panic|panic.*|end_short_backtrace.*)`, `rust_panic.*`,
-	`alloc::alloc::handle_alloc_error.*`, `std::process::abort`,
-	// Go
-	`runtime\.(gopanic|throw|fatalthrow|fatalpanic|fatal|sigpanic|dieFromSignal|raise|crash|panic\w*)(\.abi0)?`,
-	`runtime\.(goPanic\w*|systemstack|sigtrampgo|sigfwdgo|sighandler|badsignal)(\.abi0)?`,
-	// .NET
-	`(procabort|procendprocess|safeexitprocess|crashdumpandterminateprocess)`,
-	`eepolicy::(handlefatalerror.*|logfatalerror|handleexitprocess.*)`,
-	`systemnative::(generic)?failfast`, `(environment|exceptionnative)_failfast`, `system\.environment\.failfast`,
-	`(il_throw|dispatchmanagedexception|unwindmanagedexceptionpass1)`, `system\.diagnostics\.debug(provider)?\.fail\w*`,
-	// Crash reporters, sanitizers and checks
-	`google_breakpad::.*`, `crashpad::.*`, `logging::(logmessage::.*|checkerror::.*)`,
-	`base::(debug::|immediatecrash).*`, `__(asan|ubsan|tsan|msan|sanitizer)_?.*`,
-	`google::logmessage.*`, `absl::.*(logmessage.*|raw_logging_internal.*)`,
-	`mozalloc_abort`, `moz_crash.*`, `swift_(runtime.*|fatalerror.*)`, `_assertionfailure.*`,
-}, "|") + `)$`)
+// beginning of keys. Few starts of the program need the expression, which is the largest of all.
+var runtimeNames = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^(` + strings.Join([]string{
+		// POSIX and the C library
+		`_*(abort|raise|gsignal|kill|tgkill|pthread_kill|_*pthread_kill(_implementation|_internal)?|abort_message)`,
+		`_*(assert(_fail|_fail_base|2|_rtn)?)`,
+		`_*(stack_chk_fail(_local)?|fortify_fail|chk_fail|libc_message|libc_fatal)`,
+		`_*(malloc_printerr|kernel_vsyscall|restore_rt|sigtramp|libc_start_call_main_abort)`,
+		`_*(cxa_throw|cxa_rethrow|cxa_bad_cast|cxa_pure_virtual|gxx_personality.*|unwind_(raiseexception|resume.*)|terminate)`,
+		`std::(terminate|__terminate|rethrow_exception|__throw_.*|unexpected)`,
+		`__gnu_cxx::__verbose_terminate_handler`, `demangling_terminate_handler`,
+		`__cxxabiv1::.*`, `_*objc_(exception_throw|terminate|fatal).*`, `-\[nsexception raise\]`, `__exceptionpreprocess`,
+		// Windows
+		`_?(raiseexception|rtlraiseexception|rtlraisestatus|rtldispatchexception)`,
+		`_?(rtlunwind(ex)?|kiuserexceptiondispatch(er)?|rtlfailfast.*|rtlreportfatalfailure)`,
+		`_*(cxxthrowexception|invalid_parameter.*|invoke_watson.*|call_reportfault)`,
+		`_*(fastfail|report_gsfailure|scrt_fastfail|purecall|amsg_exit|crtdbgreport.*)`,
+		`(unhandledexceptionfilter|rtlreportexception.*|rtlpreportheap.*|rtlpheap.*failure)`,
+		`(debugbreak|dbgbreakpoint|terminateprocess|exitprocess|nt(zw)?terminateprocess)`,
+		`(nt|zw)(waitfor\w+|raiseexception|raiseharderror)`, `common_assert_to_.*`, `_wassert`,
+		// Rust
+		`core::panicking::.*`, `core::(option|result)::(expect|unwrap)_.*failed`, `std::panicking::.*`,
+		`std::sys_common::backtrace::.*`, `std::sys::backtrace::.*`,
+		`_*rust_(begin_unwind|start_panic|panic.*|end_short_backtrace.*)`, `rust_panic.*`,
+		`alloc::alloc::handle_alloc_error.*`, `std::process::abort`,
+		// Go
+		`runtime\.(gopanic|throw|fatalthrow|fatalpanic|fatal|sigpanic|dieFromSignal|raise|crash|panic\w*)(\.abi0)?`,
+		`runtime\.(goPanic\w*|systemstack|sigtrampgo|sigfwdgo|sighandler|badsignal)(\.abi0)?`,
+		// .NET
+		`(procabort|procendprocess|safeexitprocess|crashdumpandterminateprocess)`,
+		`eepolicy::(handlefatalerror.*|logfatalerror|handleexitprocess.*)`,
+		`systemnative::(generic)?failfast`, `(environment|exceptionnative)_failfast`, `system\.environment\.failfast`,
+		`(il_throw|dispatchmanagedexception|unwindmanagedexceptionpass1)`, `system\.diagnostics\.debug(provider)?\.fail\w*`,
+		// Crash reporters, sanitizers and checks
+		`google_breakpad::.*`, `crashpad::.*`, `logging::(logmessage::.*|checkerror::.*)`,
+		`base::(debug::|immediatecrash).*`, `__(asan|ubsan|tsan|msan|sanitizer)_?.*`,
+		`google::logmessage.*`, `absl::.*(logmessage.*|raw_logging_internal.*)`,
+		`mozalloc_abort`, `moz_crash.*`, `swift_(runtime.*|fatalerror.*)`, `_assertionfailure.*`,
+	}, "|") + `)$`)
+})
 
 // entries are functions with which a program or a thread begins.
 var entries = regexp.MustCompile(`^(w?main|w?WinMain|DllMain|_start|start|start_thread|clone3?|NSApplicationMain|UIApplicationMain|` +

@@ -4,11 +4,14 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // Bodies as clients write them are parsed without the general parser, and to the
 // same jobs.
 func TestParsePlain(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	seeds := []string{
 		`{"memoryMap":[["xul.pdb","ABC1"],["other.pdb",""]],"stacks":[[[0,11723767],[0,16],[1,5],[-1,-1]],[]],"version":5}`,

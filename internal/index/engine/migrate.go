@@ -58,9 +58,8 @@ func ReadMigrations(fsys fs.FS, dir string) []Migration {
 }
 
 var (
-	floorComment    = regexp.MustCompile(`(?m)^-- format_floor: (\d+)$`)
-	contractComment = regexp.MustCompile(`(?m)^-- contract$`)
-	emptyComment    = regexp.MustCompile(`(?m)^-- if empty: (\w+)$`)
+	floorComment = regexp.MustCompile(`(?m)^-- format_floor: (\d+)$`)
+	emptyComment = regexp.MustCompile(`(?m)^-- if empty: (\w+)$`)
 )
 
 // newMigration reads the comments of a step. Without a floor only programs that
@@ -68,9 +67,11 @@ var (
 func newMigration(number int, name, text string) Migration {
 	sum := sha256.Sum256([]byte(text))
 	m := Migration{Number: number, Name: name, Text: text, SHA256: hex.EncodeToString(sum[:]), Floor: number,
-		Contract: contractComment.MatchString(text)}
-	if f := floorComment.FindStringSubmatch(text); f != nil {
-		m.Floor, _ = strconv.Atoi(f[1]) // digits; a test checks the range
+		Contract: strings.Contains("\n"+text+"\n", "\n-- contract\n")}
+	if strings.Contains(text, "format_floor: ") { // every start of the program reads all steps
+		if f := floorComment.FindStringSubmatch(text); f != nil {
+			m.Floor, _ = strconv.Atoi(f[1]) // digits; a test checks the range
+		}
 	}
 	return m
 }

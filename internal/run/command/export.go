@@ -24,8 +24,8 @@ type exportCmd struct {
 	Dir      string  `arg:"" optional:"" help:"The folder to write to; it is made if it does not exist."`
 	To       string  `help:"The folder, or the bucket (s3://BUCKET/PREFIX, gs:// or az://), in place of the argument." placeholder:"ADDRESS"`
 	Follow   bool    `help:"text:export_follow"`
-	Layout   string  `help:"Layout of the tree: ${layouts}." required:"" placeholder:"LAYOUT"`
-	Compress bool    `help:"Compress: cabinets in ${cabinet_layouts}; zstd in ${zstd_layouts}." short:"z"`
+	Layout   string  `help:"Layout of the tree: {layouts}." required:"" placeholder:"LAYOUT"`
+	Compress bool    `help:"Compress: cabinets in {cabinet_layouts}; zstd in {zstd_layouts}." short:"z"`
 	Tx       []int64 `name:"build" aliases:"tx" help:"Only this build; repeatable." placeholder:"N"`
 	Product  string  `help:"Only builds of this product." short:"p"`
 	All      bool    `help:"Put ELF, Mach-O and WASM files into a symstore tree too."`

@@ -102,7 +102,7 @@ func addHelp(root *kong.Node) error {
 		command, text, _ := strings.Cut(part, "\n")
 		details[command] = strings.TrimSpace(text)
 	}
-	texts := manual.Texts(flagTexts)
+	texts, words := manual.Texts(flagTexts), helpWords()
 	return kong.Visit(root, func(node kong.Visitable, next kong.Next) error {
 		var help *string
 		switch node := node.(type) {
@@ -129,21 +129,20 @@ func addHelp(root *kong.Node) error {
 			}
 			*help = text
 		}
+		*help = words.Replace(*help)
 		return next(nil)
 	})
 }
 
-// helpWords are what ${NAME} stands for in help texts and enums: lists of layouts.
-func helpWords() kong.Vars {
+// helpWords replaces {NAME} in help texts by lists of layouts. Variables of kong would be
+// looked for again in every text of every flag at each start.
+func helpWords() *strings.Replacer {
 	names := func(list []layout.Layout) string { return strings.Join(layout.Names(list), ", ") }
 	packed := func(how layout.Packing) string {
 		return names(slices.DeleteFunc(layout.All(), func(l layout.Layout) bool { return l.Packing() != how }))
 	}
-	return kong.Vars{
-		"layouts": names(layout.All()), "folder_layouts": names(layout.Folders()),
-		"get_layouts":     strings.Join(layout.Names(layout.Folders()), ","),
-		"cabinet_layouts": packed(layout.PackCabinet), "zstd_layouts": packed(layout.PackZstd),
-	}
+	return strings.NewReplacer("{layouts}", names(layout.All()), "{folder_layouts}", names(layout.Folders()),
+		"{cabinet_layouts}", packed(layout.PackCabinet), "{zstd_layouts}", packed(layout.PackZstd))
 }
 
 // describeNode describes a command and those below it.

@@ -14,7 +14,7 @@ import (
 
 type importCmd struct {
 	txFlags
-	Layout      string   `help:"Layout of the tree: auto, ${folder_layouts}." default:"auto" placeholder:"LAYOUT"`
+	Layout      string   `help:"Layout of the tree: auto, {folder_layouts}." default:"auto" placeholder:"LAYOUT"`
 	PointerRoot []string `help:"text:import_pointer_root" placeholder:"[PREFIX=]DIR" sep:"none"`
 	Origin      string   `help:"Address under which the depot remembers the tree. Default: its path." placeholder:"ADDRESS"`
 	DryRun      bool     `help:"Print what would be imported, and store nothing." short:"n"`

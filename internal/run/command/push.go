@@ -10,7 +10,6 @@ import (
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/internal/run/console"
-	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
 type pushCmd struct {
@@ -74,7 +73,6 @@ func (c pushCmd) Run(a *session) error {
 }
 
 func (c pushCmd) push(a *console.Console, ci client.CI) (r client.PushResult, err error) {
-	setup.CollectAt(100, 16<<20)
 	p, err := pusher(a, c.Server, c.TokenFile)
 	if err != nil {
 		return r, err

@@ -25,6 +25,7 @@ import (
 	"github.com/symdepot/symdepot/internal/run/manual"
 	"github.com/symdepot/symdepot/internal/run/mstools"
 	"github.com/symdepot/symdepot/internal/run/setup"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // Main is the process of symdepot: it runs the command line of the process, and returns the
@@ -33,6 +34,7 @@ func Main(opt console.Options) int {
 	if crash.IsChild(os.Args) {
 		return crash.RunChild(os.Stdin, os.Stdout)
 	}
+	setup.CollectAt(100, 16<<20) // most commands end before they have to collect anything
 	symbolicate.Generator = "symdepot " + opt.Program()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -105,7 +107,7 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kon
 		kong.Name("symdepot"),
 		kong.Description(description),
 		kong.Writers(stdout, stderr),
-		helpWords(),
+		kong.Vars{"get_layouts": strings.Join(layout.Names(layout.Folders()), ",")},
 		kong.Exit(exit),
 		kong.ConfigureHelp(shortHelp),
 		kong.Help(printHelp),
