@@ -49,6 +49,7 @@ func (e *evaluation) caps() {
 			e.evict(j, c, members[j])
 		}
 	}
+	e.orphans()
 	for j := range e.plan.Caps { // a later cap may have removed more of an earlier scope
 		c := &e.plan.Caps[j]
 		c.After = e.unique(members[j], func(v *Verdict) bool { return v.Reason.Keeps() })

@@ -42,6 +42,9 @@ func (p *Plan) Detail(v *Verdict) string {
 	case Used:
 		return fmt.Sprintf("%s, kept for %s after the last use", v.use(), span(time.Duration(v.rules.KeepUsed)))
 	case Needed:
+		if v.Orphan {
+			return fmt.Sprintf("needed by build %d until now; the next run may remove it", v.NeededBy)
+		}
 		return fmt.Sprintf("needed by build %d", v.NeededBy)
 	case Cap:
 		c := p.Caps[v.CapOf]

@@ -184,6 +184,26 @@ func (e *evaluation) references() {
 	}
 }
 
+// orphans finds the transactions that were kept because others need them, all of which a cap
+// removes. For the rest it names one that stays.
+func (e *evaluation) orphans() {
+	var queue []*Verdict
+	for i := range e.plan.Verdicts {
+		v := &e.plan.Verdicts[i]
+		if v.Orphan = v.Reason == Needed; !v.Orphan && v.Reason.Keeps() {
+			queue = append(queue, v)
+		}
+	}
+	for ; len(queue) > 0; queue = queue[1:] {
+		for _, j := range e.needs[queue[0].at] {
+			if v := &e.plan.Verdicts[j]; v.Orphan {
+				v.Orphan, v.NeededBy = false, queue[0].Number
+				queue = append(queue, v)
+			}
+		}
+	}
+}
+
 // freesNow computes which part of Frees needs no waiting.
 func (e *evaluation) freesNow(s *State) error {
 	if e.policy.Trash > 0 {

@@ -182,6 +182,14 @@ func TestPlanProperties(t *testing.T) {
 			}
 		}
 
+		for i := range plan.Verdicts {
+			if v := &plan.Verdicts[i]; v.Reason == Needed {
+				if by := plan.Why(v.NeededBy); v.Orphan == (by.Reason.Keeps() && !by.Orphan) {
+					t.Fatalf("build %d, an orphan: %v, is %s, for which the plan says: %s, an orphan: %v", v.Number, v.Orphan, plan.Detail(v), by.Reason, by.Orphan)
+				}
+			}
+		}
+
 		// The bytes are those that no kept transaction refers to.
 		live := held(s, (*Transaction).live)
 		after := held(s, func(t *Transaction) bool { return kept[t.Number] })
@@ -224,7 +232,7 @@ func TestPlanProperties(t *testing.T) {
 			t.Fatalf("gc frees %d bytes more at once, want the %d that the plan promised", got, plan.FreesNow.Stored)
 		}
 
-		// A second application removes nothing.
+		// A second application removes nothing, but what only removed ones needed.
 		if _, err := p.Confirm(s, plan.Ticket(), plan.Builds()); err != nil {
 			t.Fatalf("a fresh plan is refused: %v", err)
 		}
@@ -233,8 +241,12 @@ func TestPlanProperties(t *testing.T) {
 		case plan.Builds() > 0 && !errors.Is(err, ErrStale):
 			t.Fatalf("an applied plan can be applied again: %v, %v", again, err)
 		case plan.Unmet():
-		case mustPlan(t, p, gone).Builds() > 0:
-			t.Fatal("a second plan for the same time removes more")
+		default:
+			for v := range mustPlan(t, p, gone).Removed() {
+				if first := plan.Why(v.Number); !first.Orphan {
+					t.Fatalf("a second plan for the same time removes build %d, want it kept as in the first: %s", v.Number, plan.Detail(first))
+				}
+			}
 		}
 
 		// Caps: what is unmet, and that each removal for a cap frees something.
@@ -553,6 +565,29 @@ func TestGarbage(t *testing.T) {
 	}
 	if _, err := s.Removal(9); err == nil {
 		t.Error("the removal of an unknown build is no error")
+	}
+}
+
+// TestOrphan: a cap that removes the build that needs another says so at the other, which the
+// next run may remove; a build that is still needed names one that stays.
+func TestOrphan(t *testing.T) {
+	t.Parallel()
+	p, s := vectorPolicy(t, 0, "nightly: keep_last 1; release: –")
+	p.Cap = 60
+	for _, x := range []string{"1:20 a", "2:21 b", "3:30 c try →1 →2", "4:40 d", "5:99 a try", "6:50 e release →2"} {
+		s.Transactions = append(s.Transactions, vectorTransaction(t, 0, x))
+	}
+	p.Classes = append(p.Classes, Class{Name: "try", Rules: Rules{KeepWithin: 90 * days}})
+	p.Floor = 0
+	plan := mustPlan(t, p, s)
+	for number, want := range map[int64]string{
+		1: "needed by build 3 until now; the next run may remove it",
+		2: "needed by build 6",
+		3: "depot is above its cap of 60; never read",
+	} {
+		if got := plan.Detail(plan.Why(number)); got != want {
+			t.Errorf("build %d: %q, want %q", number, got, want)
+		}
 	}
 }
 

@@ -54,8 +54,10 @@ type Verdict struct {
 	// Rank is its place, from 1, among the transactions of its group that are not held,
 	// newest first. 0: it is held, or its class has no rules.
 	Rank int
-	// NeededBy is a kept transaction that needs it, for the reason Needed.
+	// NeededBy is a transaction that needs it, for the reason Needed. It is kept, unless Orphan is set.
 	NeededBy int64
+	// Orphan: a cap removes what needs it. It stays for this run, and has only the other rules in the next.
+	Orphan bool
 	// CapOf is the position in Plan.Caps of the cap that removes it, for the reason Cap.
 	CapOf int
 	// Listed is the sum of the lengths of its contents, and Alone the space that removing it alone
