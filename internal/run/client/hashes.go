@@ -95,6 +95,10 @@ func UserHashes(paths []string) *Hashes {
 	}
 	dir := filepath.Join(cache, "symdepot", "pushed")
 	name := filepath.Join(dir, hex.EncodeToString(sum.Sum(nil)[:16]))
+	// A home that does not exist is not made.
+	if err := os.Mkdir(cache, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil
+	}
 	// What another user has written is not believed.
 	if os.MkdirAll(dir, 0o700) != nil || !account.OwnedAlone(dir) || !account.OwnedAlone(name) {
 		return nil

@@ -249,6 +249,10 @@ func TestUserHashes(t *testing.T) {
 	if again := UserHashes([]string{src}); again != nil {
 		t.Errorf("a file that others may write to is used: %+v", again)
 	}
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(cache, "no", "home"))
+	if h := UserHashes([]string{src}); h != nil {
+		t.Errorf("without a home: %+v", h)
+	}
 	if h, err := HashesFor(NoHashes, []string{src}); h != nil || err != nil || h.Save() != nil {
 		t.Errorf("none: %+v, %v", h, err)
 	}
