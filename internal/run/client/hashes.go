@@ -41,9 +41,10 @@ const (
 	hashDays = 30
 	// keptLists is how many files of Hashes a user has at most in his cache folder.
 	keptLists = 16
-	// NoHashes, in place of the name of a file, is that all files are read.
-	NoHashes = "none"
 )
+
+// NoHashes in place of the name of a file means that all files are read.
+const NoHashes = "none"
 
 // Hashes remembers in a file the SHA-256 of files on disk, so that a push need not read again
 // those that have not changed since the last one. Unchanged means: the same path, size and inode,
