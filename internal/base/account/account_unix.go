@@ -159,3 +159,14 @@ func describe(root, path string) (what, cure string) {
 	}
 	return what, fmt.Sprintf("%schown -R %s %s", sudo, owner, Quote(root))
 }
+
+// OwnedAlone reports whether a file or folder belongs to the user of this process, and no other user
+// may write to it. One that does not exist is no other user's.
+func OwnedAlone(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	owner, ok := ownerOf(info)
+	return ok && owner.UID == os.Geteuid() && info.Mode().Perm()&0o022 == 0 && info.Mode()&fs.ModeSymlink == 0
+}

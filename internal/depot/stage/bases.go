@@ -126,7 +126,7 @@ func (b *Bases) base(ctx context.Context, c Caller, id string, ref blob.Ref) (bl
 	if content.Ref != ref {
 		return nil, missing
 	}
-	f, err := b.depot.OpenStored(ctx, content)
+	f, err := b.depot.OpenStored(blob.Unhashed(ctx), content)
 	if isNotExist(err) {
 		return nil, missing
 	}

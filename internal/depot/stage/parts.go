@@ -288,7 +288,7 @@ func (s *Stages) finish(
 		}
 		return nil, refuse(WrongHash, "the parts together have SHA-256 %s, not %s: send all of them again", ref, c.Ref)
 	}
-	files, err = s.arrive(ctx, row, c, files, path)
+	files, err = s.arrive(ctx, row, c, files, &temp{path: path})
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -40,7 +39,7 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 	if t.ref != ref {
 		return false, wrongContent(t.ref, ref)
 	}
-	files, err = s.arrive(ctx, row, record.Content{Ref: ref, Size: size}, files, t.path)
+	files, err = s.arrive(ctx, row, record.Content{Ref: ref, Size: size}, files, t)
 	if err != nil {
 		return false, s.explain(ctx, err, id)
 	}
@@ -99,9 +98,9 @@ type slice struct{ offset, size, deflated int64 }
 // arrive handles a content that is complete in a file: it keeps and records it. It
 // returns the files with their new states. The file may get another name.
 func (s *Stages) arrive(
-	ctx context.Context, row stages.StageRow, c record.Content, files []stages.StageFile, path string,
+	ctx context.Context, row stages.StageRow, c record.Content, files []stages.StageFile, t *temp,
 ) ([]stages.StageFile, error) {
-	arrival, known, err := s.keep(ctx, row, c, files, path)
+	arrival, known, err := s.keep(ctx, row, c, files, t)
 	if err != nil {
 		return nil, err
 	}
@@ -115,13 +114,13 @@ func (s *Stages) arrive(
 // await it, and keeps its objects. It gives the files their new states, and returns what is to be
 // recorded. The file may get another name.
 func (s *Stages) keep(
-	ctx context.Context, row stages.StageRow, c record.Content, files []stages.StageFile, path string,
+	ctx context.Context, row stages.StageRow, c record.Content, files []stages.StageFile, t *temp,
 ) (arrival stages.StageArrival, known []stages.KnownFile, err error) {
-	f, err := durable.OpenShared(path)
+	f, done, err := t.open()
 	if err != nil {
 		return arrival, nil, err
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer done()
 	type claim struct{ name, kind, id string }
 	type answer struct {
 		facts, reason string
@@ -168,7 +167,7 @@ func (s *Stages) keep(
 		if s.depot.InBucket() {
 			err = s.depot.Place(ctx, c, io.NewSectionReader(f, 0, c.Size))
 		} else {
-			err = rename(path, s.spool.path(row.ID, c.Ref))
+			err = rename(t.path, s.spool.path(row.ID, c.Ref))
 		}
 		if err != nil {
 			return arrival, nil, err
@@ -180,7 +179,7 @@ func (s *Stages) keep(
 // identify returns the objects of a file. Those that are not the whole file are
 // kept as contents of their own; kept has all contents that the stage keeps.
 func (s *Stages) identify(
-	ctx context.Context, row stages.StageRow, f *os.File, c record.Content, file stages.StageFile,
+	ctx context.Context, row stages.StageRow, f io.ReaderAt, c record.Content, file stages.StageFile,
 	kept map[slice]record.Content,
 ) (facts []fact, reason string, err error) {
 	objs, err := s.depot.Identify(f, c.Size, file.Path, file.Kind, forcedID(file))
@@ -299,7 +298,7 @@ func (s *Stages) PutClaimed(
 	if err := s.db.PutFiles(ctx, id, []stages.StageFile{file}, stages.StagePut{Most: s.limits.most()}); err != nil {
 		return a, s.explain(ctx, err, id)
 	}
-	files, err := s.arrive(ctx, row, a.Content, []stages.StageFile{file}, t.path)
+	files, err := s.arrive(ctx, row, a.Content, []stages.StageFile{file}, t)
 	if err != nil {
 		return a, s.explain(ctx, err, id)
 	}

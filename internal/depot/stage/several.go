@@ -123,7 +123,7 @@ func (r *several) next(ctx context.Context, c record.Content, files []stages.Sta
 	if t.ref != c.Ref {
 		return Verdict{Answer: Send, Reason: wrongContent(t.ref, c.Ref).Text}, nil
 	}
-	arrival, known, err := r.s.keep(ctx, r.row, c, wanted, t.path)
+	arrival, known, err := r.s.keep(ctx, r.row, c, wanted, t)
 	if err != nil {
 		return Verdict{}, err
 	}

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha1" //nolint:gosec // an id of a protocol
@@ -30,16 +31,41 @@ const tempPrefix = "tmp-"
 
 // A content is written in steps of a long buffer, as long as few are received at once, and
 // of a short one otherwise: hundreds of long ones would be most of the server's memory.
+//
+// A few contents of known size that fit into a whole buffer stay in memory until they are
+// identified, which would read them from the file otherwise. They are written in steps, too: what
+// has just come from the network is still in the cache of the processor when it is hashed and
+// written.
 const (
-	longBuffer, shortBuffer = 128 << 10, 16 << 10
-	maxLongBuffers          = 32
+	longBuffer, shortBuffer     = 128 << 10, 16 << 10
+	wholeBuffer, wholeStep      = 2 << 20, 64 << 10
+	maxLongBuffers, maxInMemory = 32, 4
 )
 
 var (
 	longBuffers  = sync.Pool{New: func() any { return new([longBuffer]byte) }}
 	shortBuffers = sync.Pool{New: func() any { return new([shortBuffer]byte) }}
+	wholeBuffers = sync.Pool{New: func() any { return new([wholeBuffer]byte) }}
 	longInUse    atomic.Int32
+	inMemory     atomic.Int32
 )
+
+// takeWhole returns a buffer that has room for a content of size bytes and one more, and a function
+// that takes it back. It is nil if the size is not known, or too large, or if too many are in use.
+func takeWhole(size int64) (buf []byte, release func()) {
+	if size < 0 || size >= wholeBuffer {
+		return nil, nil
+	}
+	if inMemory.Add(1) > maxInMemory {
+		inMemory.Add(-1)
+		return nil, nil
+	}
+	b := wholeBuffers.Get().(*[wholeBuffer]byte)
+	return b[:], func() {
+		wholeBuffers.Put(b)
+		inMemory.Add(-1)
+	}
+}
 
 // takeBuffer returns a buffer to copy with, and a function that takes it back.
 func takeBuffer() (buf []byte, release func()) {
@@ -109,17 +135,42 @@ func (s *spool) room(ctx context.Context, row stages.StageRow, size int64) error
 	return err
 }
 
-// temp is a file of a stage that is being written.
+// temp is a file of a stage that was written, or that is being written.
 type temp struct {
 	path string
-	file *os.File
 	size int64
 	ref  blob.Ref
 	sha1 string
+	// whole are its bytes, if they are in memory; release gives the memory back.
+	whole   []byte
+	release func()
 }
 
-// remove removes the file, unless it was renamed.
-func (t *temp) remove() { _ = os.Remove(t.path) }
+// remove removes the file, unless it was renamed, and gives back its memory.
+func (t *temp) remove() {
+	_ = os.Remove(t.path)
+	t.forget()
+}
+
+// forget gives back the memory of the file, if it has any.
+func (t *temp) forget() {
+	if t.release != nil {
+		t.release()
+	}
+	t.whole, t.release = nil, nil
+}
+
+// open opens the complete file for reading. done gives back its memory.
+func (t *temp) open() (r io.ReaderAt, done func(), err error) {
+	if t.whole != nil {
+		return bytes.NewReader(t.whole), t.forget, nil
+	}
+	f, err := durable.OpenShared(t.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, func() { _ = f.Close() }, nil // only read
+}
 
 // folder returns the folder of a stage.
 func (s *spool) folder(id string) string { return filepath.Join(s.dir, id) }
@@ -147,7 +198,7 @@ func (s *spool) receive(ctx context.Context, id string, size int64, body io.Read
 	if err != nil {
 		return nil, err
 	}
-	t := &temp{path: f.Name(), file: f}
+	t := &temp{path: f.Name()}
 	limit := size
 	sum, old := sha256.New(), hash.Hash(nil)
 	to := io.MultiWriter(f, sum)
@@ -155,7 +206,12 @@ func (s *spool) receive(ctx context.Context, id string, size int64, body io.Read
 		limit, old = s.limits.MaxFile, sha1.New() //nolint:gosec // an id of a protocol
 		to = io.MultiWriter(f, sum, old)
 	}
-	t.size, err = s.copy(ctx, id, to, io.LimitReader(body, limit+1))
+	var buf []byte
+	if buf, t.release = takeWhole(size); buf == nil {
+		t.size, err = s.copy(ctx, id, to, io.LimitReader(body, limit+1))
+	} else if t.size, err = s.copyWith(ctx, id, to, io.LimitReader(body, limit+1), buf, wholeStep); err == nil {
+		t.whole = buf[:t.size]
+	}
 	beginWriting(s.depot, f, 0, t.size)
 	err = errors.Join(err, f.Close())
 	switch {
@@ -195,18 +251,27 @@ const touchEvery = time.Minute
 func (s *spool) copy(ctx context.Context, id string, w io.Writer, r io.Reader) (n int64, err error) {
 	buf, release := takeBuffer()
 	defer release()
-	held := 0 // bytes in buf
+	return s.copyWith(ctx, id, w, r, buf, len(buf))
+}
+
+// copyWith is copy with a buffer, which it writes in steps. A buffer of more than one step has all
+// bytes in the end, and has room for them.
+func (s *spool) copyWith(ctx context.Context, id string, w io.Writer, r io.Reader, buf []byte, step int) (n int64, err error) {
+	from, to := 0, 0 // what is in buf and not yet written
 	for touched := s.now(); ; {
 		if err := ctx.Err(); err != nil {
 			return n, err
 		}
-		m, rerr := r.Read(buf[held:])
-		held += m
-		if held == len(buf) || rerr != nil {
-			if _, err := w.Write(buf[:held]); err != nil {
+		m, rerr := r.Read(buf[to:min(from+step, len(buf))])
+		to += m
+		if to == from+step || to == len(buf) || rerr != nil {
+			if _, err := w.Write(buf[from:to]); err != nil {
 				return n, err
 			}
-			n, held = n+int64(held), 0
+			n += int64(to - from)
+			if from = to; step == len(buf) {
+				from, to = 0, 0
+			}
 		}
 		if rerr == io.EOF {
 			return n, nil
@@ -226,7 +291,7 @@ func (s *spool) copy(ctx context.Context, id string, w io.Writer, r io.Reader) (
 var errObjectSize = errors.New("the size of an object in it differs from the recorded one")
 
 // keepObject keeps an object that is a part of a file.
-func (s *spool) keepObject(ctx context.Context, id string, f *os.File, size int64, o objfile.Object) (record.Content, error) {
+func (s *spool) keepObject(ctx context.Context, id string, f io.ReaderAt, size int64, o objfile.Object) (record.Content, error) {
 	t, err := s.receive(ctx, id, o.Size, s.depot.ObjectReader(f, size, o))
 	if r, ok := errors.AsType[*Refusal](err); ok && r.Kind == WrongHash {
 		err = fmt.Errorf("%w: %w", objfile.ErrBroken, errObjectSize)

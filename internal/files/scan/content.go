@@ -77,6 +77,11 @@ func (c *Content) Stamp() (path string, s filestamp.Stamp, ok bool) {
 	return path, s, err == nil
 }
 
+// Tells reports whether the file of Stamp gets another stamp with every change: see filestamp.Tells.
+func (c *Content) Tells() bool {
+	return c.hold != nil && c.file && c.hold.disk.f != nil && filestamp.Tells(c.hold.disk.f)
+}
+
 // Reader reads the content once from the beginning. Unlike ReadAt it checks, at
 // the end, the checksum of an uncompressed member of a zip archive.
 func (c *Content) Reader() io.Reader {

@@ -4,25 +4,33 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/symdepot/symdepot/internal/base/account"
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/base/filestamp"
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/objfile"
 )
 
 const (
 	// hashesTitle is the first line of a file of Hashes.
-	hashesTitle = "symdepot hashes 1"
+	hashesTitle = "symdepot hashes 2"
 	// maxHashes is the size of the largest such file that is read, in bytes.
 	maxHashes = 256 << 20
 	// stillFor is how long a file must not have changed before it was hashed. Only then has
@@ -31,14 +39,21 @@ const (
 	stillFor = 10 * time.Second
 	// hashDays is after how many days without a push a hash is forgotten.
 	hashDays = 30
+	// keptLists is how many files of Hashes a user has at most in his cache folder.
+	keptLists = 16
 )
+
+// NoHashes in place of the name of a file means that all files are read.
+const NoHashes = "none"
 
 // Hashes remembers in a file the SHA-256 of files on disk, so that a push need not read again
 // those that have not changed since the last one. Unchanged means: the same path, size and inode,
-// and the same times of the last write and of the last change of any kind. Where the system does
-// not tell all of these, nothing is remembered. Several goroutines may use it at the same time.
+// the same times of the last write and of the last change of any kind, and the same ids in the file.
+// Where the system does not tell all of these, nothing is remembered. Several goroutines may use it
+// at the same time. A nil Hashes remembers nothing.
 type Hashes struct {
 	name string
+	own  bool // it is in the cache folder of the user: see UserHashes
 	now  func() time.Time
 	mu   sync.Mutex
 	all  map[string]hashed // by absolute path; guarded by mu
@@ -48,7 +63,53 @@ type Hashes struct {
 type hashed struct {
 	filestamp.Stamp
 	ref blob.Ref
-	day int64 // of the last push, since 1970
+	ids uint64 // a hash of the objects in it
+	day int64  // of the last push, since 1970
+}
+
+// HashesFor returns the Hashes of a push of some paths: in the file name; in none, if that is
+// NoHashes; or in the one of UserHashes, if it is empty.
+func HashesFor(name string, paths []string) (*Hashes, error) {
+	switch name {
+	case "":
+		return UserHashes(paths), nil
+	case NoHashes:
+		return nil, nil //nolint:nilnil // none
+	}
+	return OpenHashes(name)
+}
+
+// UserHashes returns the Hashes of pushes of these paths in the cache folder of the user, or nil if he
+// has none. Only files on file systems are remembered of which it is known that every change of a file
+// gives it another time: see filestamp.Tells.
+func UserHashes(paths []string) *Hashes {
+	cache, err := os.UserCacheDir()
+	if err != nil || len(paths) == 0 || !filestamp.Known {
+		return nil
+	}
+	sum := sha256.New()
+	for _, p := range paths {
+		if p, err = filepath.Abs(p); err != nil {
+			return nil
+		}
+		fmt.Fprintf(sum, "%q\n", p)
+	}
+	dir := filepath.Join(cache, "symdepot", "pushed")
+	name := filepath.Join(dir, hex.EncodeToString(sum.Sum(nil)[:16]))
+	// A home that does not exist is not made.
+	if err := os.Mkdir(cache, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	// What another user has written is not believed.
+	if os.MkdirAll(dir, 0o700) != nil || !account.OwnedAlone(dir) || !account.OwnedAlone(name) {
+		return nil
+	}
+	h, err := OpenHashes(name)
+	if err != nil {
+		return nil
+	}
+	h.own = true
+	return h
 }
 
 // OpenHashes reads what the file name remembers: nothing, if there is no such file yet, or if its
@@ -78,20 +139,21 @@ func (h *Hashes) parse(text []byte) {
 		return
 	}
 	for line := range bytes.Lines(rest) {
-		fields := strings.SplitN(strings.TrimSuffix(string(line), "\n"), " ", 7)
-		if len(fields) != 7 {
+		fields := strings.SplitN(strings.TrimSuffix(string(line), "\n"), " ", 8)
+		if len(fields) != 8 {
 			return
 		}
 		var e hashed
-		var errs [7]error
+		var errs [8]error
 		var path string
 		e.ref, errs[0] = blob.ParseRef(fields[0])
 		e.Size, errs[1] = strconv.ParseInt(fields[1], 10, 64)
 		e.Inode, errs[2] = strconv.ParseUint(fields[2], 10, 64)
 		e.Written, errs[3] = strconv.ParseInt(fields[3], 10, 64)
 		e.Changed, errs[4] = strconv.ParseInt(fields[4], 10, 64)
-		e.day, errs[5] = strconv.ParseInt(fields[5], 10, 64)
-		path, errs[6] = strconv.Unquote(fields[6])
+		e.ids, errs[5] = strconv.ParseUint(fields[5], 10, 64)
+		e.day, errs[6] = strconv.ParseInt(fields[6], 10, 64)
+		path, errs[7] = strconv.Unquote(fields[7])
 		if errors.Join(errs[:]...) != nil {
 			return
 		}
@@ -102,11 +164,11 @@ func (h *Hashes) parse(text []byte) {
 func (h *Hashes) today() int64 { return h.now().Unix() / (24 * 60 * 60) }
 
 // of returns the hash of a file that has not changed.
-func (h *Hashes) of(path string, s filestamp.Stamp) (ref blob.Ref, known bool) {
+func (h *Hashes) of(path string, s filestamp.Stamp, ids uint64) (ref blob.Ref, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e, ok := h.all[path]
-	if !ok || e.Stamp != s {
+	if !ok || e.Stamp != s || e.ids != ids {
 		return ref, false
 	}
 	e.day = h.today()
@@ -116,13 +178,13 @@ func (h *Hashes) of(path string, s filestamp.Stamp) (ref blob.Ref, known bool) {
 
 // put remembers the hash of a file that had the stamp before and after it was read, which began
 // at a time. One that had just changed is not remembered, so that the next push reads it again.
-func (h *Hashes) put(path string, s filestamp.Stamp, ref blob.Ref, began time.Time) {
+func (h *Hashes) put(path string, s filestamp.Stamp, ids uint64, ref blob.Ref, began time.Time) {
 	if s.Inode == 0 || s.Changed == 0 || began.Sub(time.Unix(0, s.Changed)) < stillFor {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.all[path] = hashed{s, ref, h.today()}
+	h.all[path] = hashed{s, ref, ids, h.today()}
 }
 
 // forget forgets a file.
@@ -133,43 +195,83 @@ func (h *Hashes) forget(path string) {
 }
 
 // Save writes the file anew, which only its owner may read. Hashes that no push has used for a
-// month are left out.
+// month are left out. In the cache folder of the user, the files that were not written for the longest
+// time go.
 func (h *Hashes) Save() error {
+	if h == nil {
+		return nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	oldest := h.today() - hashDays
-	return durable.WriteTo(h.name, 0o600, func(w io.Writer) error {
+	err := durable.WriteTo(h.name, 0o600, func(w io.Writer) error {
 		b := bufio.NewWriter(w)
 		fmt.Fprintln(b, hashesTitle)
 		for path, e := range h.all {
 			if e.day >= oldest {
-				fmt.Fprintln(b, e.ref, e.Size, e.Inode, e.Written, e.Changed, e.day, strconv.Quote(path))
+				fmt.Fprintln(b, e.ref, e.Size, e.Inode, e.Written, e.Changed, e.ids, e.day, strconv.Quote(path))
 			}
 		}
 		return b.Flush()
 	})
+	if err == nil && h.own {
+		h.removeOthers()
+	}
+	return err
 }
 
-// sum returns the SHA-256 of a content and how many bytes it has. It reads a content, unless that
-// is a file on disk of which the hash is remembered.
-func (p *Pusher) sum(ctx context.Context, c *scan.Content) (blob.Ref, int64, error) {
+// removeOthers removes the oldest files beside the file.
+func (h *Hashes) removeOthers() {
+	dir := filepath.Dir(h.name)
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	written := func(e os.DirEntry) time.Time {
+		info, err := e.Info()
+		if err != nil { // it is gone
+			return time.Time{}
+		}
+		return info.ModTime()
+	}
+	slices.SortFunc(list, func(a, b os.DirEntry) int { return written(b).Compare(written(a)) })
+	for i, e := range list {
+		if i >= keptLists || h.now().Sub(written(e)) > hashDays*24*time.Hour {
+			_ = os.Remove(filepath.Join(dir, e.Name())) // the next push tries again
+		}
+	}
+}
+
+// sum returns the SHA-256 of a content with these objects, and how many bytes it has. It reads a
+// content, unless that is a file on disk of which the hash is remembered.
+func (p *Pusher) sum(ctx context.Context, c *scan.Content, objects []objfile.Object) (blob.Ref, int64, error) {
 	if p.Hashes == nil {
 		return blob.Hash(ctx, c.Reader())
 	}
+	ids := hashOf(objects)
 	path, before, ok := c.Stamp()
 	if ok {
-		if ref, known := p.Hashes.of(path, before); known {
+		if ref, known := p.Hashes.of(path, before, ids); known {
 			return ref, before.Size, nil
 		}
 	}
 	began := p.Hashes.now()
 	ref, n, err := blob.Hash(ctx, c.Reader())
-	if err == nil && ok && n == before.Size {
+	if err == nil && ok && n == before.Size && (!p.Hashes.own || c.Tells()) {
 		if _, after, ok := c.Stamp(); ok && after == before {
-			p.Hashes.put(path, before, ref, began)
+			p.Hashes.put(path, before, ids, ref, began)
 		}
 	}
 	return ref, n, err
+}
+
+// hashOf returns a hash of what identifies the objects of a file.
+func hashOf(objects []objfile.Object) uint64 {
+	sum := xxhash.New()
+	for _, o := range objects {
+		fmt.Fprintf(sum, "%+v %d %d %d\n", o.Object, o.Offset, o.Size, o.Deflated)
+	}
+	return sum.Sum64()
 }
 
 // unhash forgets the hash of a content that the server has found to be another one.

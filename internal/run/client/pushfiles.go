@@ -488,7 +488,7 @@ func (r *run) one(ctx context.Context, f *scan.File) (*found, error) {
 	if !slices.ContainsFunc(objs, func(o objfile.Object) bool { return len(o.Aliases()) > 0 && symfile.ValidName(o.Name) }) {
 		return nil, errNoID
 	}
-	ref, n, err := r.p.sum(ctx, c)
+	ref, n, err := r.p.sum(ctx, c, objs)
 	if err != nil {
 		return nil, scan.ReadError{Err: err}
 	}

@@ -32,9 +32,9 @@ const (
 	// askFirst is the size of a body from which the client waits for 100 Continue,
 	// so that a refused body is not sent.
 	askFirst = 4 << 20
-	// sampleSize is how much of a content is compressed to see whether it is
-	// compressed already.
-	sampleSize = 256 << 10
+	// A sample of a content is compressed to see whether the whole is compressed already: a
+	// sixteenth of it, but not less than leastSample and not more than mostSample.
+	leastSample, mostSample = 16 << 10, 256 << 10
 	// window is the window of the zstd encoder, which the server needs as memory
 	// for each upload.
 	window = 1 << 20
@@ -353,7 +353,7 @@ func compress(w io.Writer, r io.Reader) error {
 // compressible reports whether a sample of a content gets shorter by a twentieth:
 // compressed contents do not.
 func compressible(c io.ReaderAt, size int64) bool {
-	n := min(size, sampleSize)
+	n := min(size, max(leastSample, min(size/16, mostSample)))
 	var buf bytes.Buffer
 	if compress(&buf, io.NewSectionReader(c, (size-n)/2, n)) != nil {
 		return false

@@ -30,7 +30,7 @@ type pushCmd struct {
 	readFlags
 	Encoding string        `help:"text:push_encoding" enum:"zstd,none" default:"zstd" placeholder:"zstd|none" more:""`
 	NoDelta  bool          `help:"text:push_no_delta" more:""`
-	Hashes   string        `help:"text:push_hashes" placeholder:"FILE" more:""`
+	Hashes   string        `help:"text:push_hashes" placeholder:"FILE|none" more:""`
 	Parallel int           `help:"How many uploads run at the same time." default:"4" placeholder:"N" more:""`
 	Retry    term.Duration `help:"How long a server that does not answer is tried again." default:"10m" placeholder:"TIME" more:""`
 	EnvFile  string        `help:"Append SYMDEPOT_BUILD=NUMBER to this file, for later jobs." placeholder:"FILE" more:""`
@@ -81,16 +81,14 @@ func (c pushCmd) push(a *console.Console, ci client.CI) (r client.PushResult, er
 	defer bar.Done()
 	p.RetryAndTell(time.Duration(c.Retry), a.Stderr)
 	p.Parallel, p.Plain, p.NoDelta, p.Progress = c.Parallel, c.Encoding == "none", c.NoDelta, bar.Set
-	if c.Hashes != "" {
-		if p.Hashes, err = client.OpenHashes(c.Hashes); err != nil {
-			return r, err
-		}
-		defer func() {
-			if err := p.Hashes.Save(); err != nil { // the next push reads more
-				a.Warn([]string{"cannot remember the hashes: " + err.Error()})
-			}
-		}()
+	if p.Hashes, err = client.HashesFor(c.Hashes, c.Paths); err != nil {
+		return r, err
 	}
+	defer func() {
+		if err := p.Hashes.Save(); err != nil { // the next push reads more
+			a.Warn([]string{"cannot remember the hashes: " + err.Error()})
+		}
+	}()
 	lines := term.NewJSONLines(a.Stdout)
 	if c.JSON {
 		p.Event = func(e client.PushEvent) { _ = lines.Write(e) }

@@ -215,7 +215,7 @@ func (c *checks) openChecked(ctx context.Context, ref Ref, f stored) (File, erro
 	switch {
 	case err == nil && known:
 		return f, nil
-	case err == nil && f.Size() > HashedAtOpen:
+	case err == nil && (f.Size() > HashedAtOpen || ctx.Value(unhashed{}) != nil):
 		return newChecking(c, ref, s, f), nil
 	case err == nil:
 		err = c.hashOnce(ctx, ref, s, f)
@@ -387,6 +387,13 @@ type checking struct {
 
 	closed sync.Once
 }
+
+// unhashed is the key of a context of Unhashed.
+type unhashed struct{}
+
+// Unhashed returns a context in which Open does not hash a small blob that has not been hashed yet: it
+// is opened as a large one is. It is for those who read the blob with [Unchecked].
+func Unhashed(ctx context.Context) context.Context { return context.WithValue(ctx, unhashed{}, true) }
 
 // Unchecked returns the bytes of an open blob as they are stored. They are not hashed while they are
 // read: for those who hash what they make of them, or to whom damage makes no difference.

@@ -97,6 +97,33 @@ func TestDiskSendsFilesOnceHashed(t *testing.T) {
 	}
 }
 
+// TestDiskUnhashed: a small blob that is opened in a context of Unhashed is read by Unchecked as it is, and
+// nothing is known of it then; who reads it otherwise gets no damaged bytes.
+func TestDiskUnhashed(t *testing.T) {
+	d := openDisk(t, t.TempDir())
+	later(d)
+	small := blobtest.Content(1, 1000)
+	ref := blob.Sum(small)
+	putDisk(t, d, small)
+	damaged := blobtest.Content(3, len(small))
+	damageFile(t, d.Path(ref), damaged, false)
+	f, err := d.Open(blob.Unhashed(t.Context()), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	got := make([]byte, len(small))
+	if _, err := blob.Unchecked(f).ReadAt(got, 0); err != nil || !bytes.Equal(got, damaged) {
+		t.Errorf("unchecked: %v, want the bytes of the file", err)
+	}
+	if b, err := io.ReadAll(f); !errors.Is(err, blob.ErrDamaged) || len(b) > 0 {
+		t.Errorf("checked: %d bytes, %v; want none, and ErrDamaged", len(b), err)
+	}
+	if _, err := d.Open(blob.Unhashed(t.Context()), ref); !errors.Is(err, blob.ErrDamaged) {
+		t.Errorf("when the damage is known: %v, want ErrDamaged", err)
+	}
+}
+
 func TestDiskVerifyAllowsSending(t *testing.T) {
 	d := openDisk(t, t.TempDir())
 	later(d)

@@ -50,6 +50,10 @@ type tests struct{ *testing.M }
 
 func (t tests) Run() int {
 	defer pgtest.End()
+	// Pushes remember hashes there, and the next test must not know them.
+	if dir, err := os.MkdirTemp("", "symdepot-cache"); err == nil && os.Setenv("XDG_CACHE_HOME", dir) == nil {
+		defer func() { _ = os.RemoveAll(dir) }()
+	}
 	return t.M.Run()
 }
 

@@ -82,7 +82,8 @@ func (p *pushDepot) Stop(t *testing.T) {
 // Command returns a command with the depot or the server and the token.
 func (p *pushDepot) Command(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), "symdepot", args...)
-	cmd.Env = append(os.Environ(), "SYMDEPOT_DEPOT="+p.Dir, "HOME="+p.Env["HOME"], "SYMDEPOT_SERVER="+p.URL, "SYMDEPOT_TOKEN="+p.Token)
+	cmd.Env = append(os.Environ(), "SYMDEPOT_DEPOT="+p.Dir, "HOME="+p.Env["HOME"], "XDG_CACHE_HOME="+filepath.Join(p.Env["HOME"], ".cache"),
+		"SYMDEPOT_SERVER="+p.URL, "SYMDEPOT_TOKEN="+p.Token)
 	return cmd
 }
 
