@@ -23,6 +23,7 @@ type sender struct {
 	since   time.Time // when the sending of its current part began
 	cut     func()    // ends a write
 	dropped bool
+	ended   bool // nothing of it is sent any more
 }
 
 // ErrSlow is why an answer was cut off.
@@ -41,6 +42,7 @@ func (s *Senders) Send(answer []byte, write func([]byte) (int, error), allow, cu
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.list, d)
+		d.ended = true
 		if d.dropped {
 			err = ErrSlow
 		}
@@ -70,19 +72,26 @@ func (s *Senders) begin(d *sender, allow func()) bool {
 	return true
 }
 
-// drop cuts off the slowest client, if it is too slow.
-func (s *Senders) drop() {
+// drop cuts off the slowest client, if it is too slow, and returns it. It cuts off nobody while
+// the client that was cut off last for the same request, if any, has not ended: its place comes
+// free then.
+func (s *Senders) drop(last *sender) *sender {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if last != nil && !last.ended {
+		return last
+	}
 	var slowest *sender
 	for d := range s.list {
 		if slowest == nil || d.since.Before(slowest.since) {
 			slowest = d
 		}
 	}
-	if slowest != nil && time.Since(slowest.since) >= s.slow {
-		slowest.dropped = true
-		delete(s.list, slowest)
-		slowest.cut()
+	if slowest == nil || time.Since(slowest.since) < s.slow {
+		return nil
 	}
+	slowest.dropped = true
+	delete(s.list, slowest)
+	slowest.cut()
+	return slowest
 }

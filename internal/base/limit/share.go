@@ -30,8 +30,9 @@ func (h *Share) Enter(ctx context.Context, deadline time.Time) error {
 
 // acquire acquires the semaphore, for which slow clients give way. The caller holds mu.
 func (h *Share) acquire(ctx context.Context, deadline time.Time) error {
+	var dropped *sender // the last that gave way
 	for !h.sem.Try() {
-		h.sends.drop()
+		dropped = h.sends.drop(dropped)
 		next := time.Now().Add(h.sends.slow)
 		if next.After(deadline) {
 			next = deadline
