@@ -40,7 +40,7 @@ func onEngineOfDay(t *testing.T, number int, test func(t *testing.T)) {
 	turn := symtest.Turns(t, 2)
 	onEngines(t, func(t *testing.T) {
 		if !turn(number + strings.Count(t.Name(), "/postgres")) {
-			t.Skip("this engine has its turn on another day: SYMDEPOT_TORTURE=1 takes both")
+			t.Skip("needs another day, on which this engine has its turn (SYMDEPOT_TORTURE=1 takes both)")
 		}
 		test(t)
 	})

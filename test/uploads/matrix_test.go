@@ -299,7 +299,7 @@ func testWay(t *testing.T, w *way, turn func(k int) bool) {
 		why string
 	}
 	var cells []named
-	another := "has its turn on another day: SYMDEPOT_TORTURE=1 sends all builds"
+	another := "needs another day, on which it has its turn (SYMDEPOT_TORTURE=1 sends all builds)"
 	for i := range shapes {
 		if !turn(i) {
 			cells = append(cells, named{shapes[i].name, nil, another})

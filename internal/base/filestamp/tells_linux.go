@@ -9,8 +9,8 @@ import (
 // Known is set if Tells is ever true on this system.
 const Known = true
 
-// telling are the file systems, by their statfs type, on this machine's own disks that give a file
-// another Stamp.Changed with every change. Shares have the clocks of other machines, and tmpfs does not
+// telling has the statfs types of file systems on local disks that give a file another Stamp.Changed
+// with every change. Shares have the clocks of other machines, and tmpfs does not
 // always notice what a program writes through a mapping of a file into its memory (mmap(2)).
 var telling = map[uint32]bool{
 	unix.EXT4_SUPER_MAGIC:  true, // ext2 and ext3 too

@@ -72,9 +72,9 @@ func (s *Senders) begin(d *sender, allow func()) bool {
 	return true
 }
 
-// drop cuts off the slowest client, if it is too slow, and returns it. It cuts off nobody while
-// the client that was cut off last for the same request, if any, has not ended: its place comes
-// free then.
+// drop cuts off the slowest client, if it is too slow, and returns it. last is the client that was
+// cut off before for the same request, or nil: until its answer has ended, which frees a place, drop
+// cuts off no other one.
 func (s *Senders) drop(last *sender) *sender {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,7 @@ const (
 	stillFor = 10 * time.Second
 	// hashDays is after how many days without a push a hash is forgotten.
 	hashDays = 30
-	// keptLists is how many files of Hashes a user has at most in his cache folder.
+	// keptLists is how many files of Hashes a user has at most in the cache folder.
 	keptLists = 16
 )
 
@@ -79,9 +79,9 @@ func HashesFor(name string, paths []string) (*Hashes, error) {
 	return OpenHashes(name)
 }
 
-// UserHashes returns the Hashes of pushes of these paths in the cache folder of the user, or nil if he
-// has none. Only files on file systems are remembered of which it is known that every change of a file
-// gives it another time: see filestamp.Tells.
+// UserHashes returns the Hashes of pushes of these paths in the cache folder of the user, or nil if the
+// user has none. It remembers only files on file systems that are known to change a time of a file with
+// every change of its bytes: see filestamp.Tells.
 func UserHashes(paths []string) *Hashes {
 	cache, err := os.UserCacheDir()
 	if err != nil || len(paths) == 0 || !filestamp.Known {
@@ -195,8 +195,8 @@ func (h *Hashes) forget(path string) {
 }
 
 // Save writes the file anew, which only its owner may read. Hashes that no push has used for a
-// month are left out. In the cache folder of the user, the files that were not written for the longest
-// time go.
+// month are left out. In the cache folder of the user, it removes the oldest files
+// of Hashes, so that keptLists are left.
 func (h *Hashes) Save() error {
 	if h == nil {
 		return nil

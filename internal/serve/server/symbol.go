@@ -145,11 +145,15 @@ func isMiss(err error) bool {
 	return !pending && errors.Is(err, fs.ErrNotExist)
 }
 
+// checksumHeader is SymbolChecksum as net/http spells it: in any other spelling, each look at it
+// makes a new text.
+const checksumHeader = "Symbolchecksum"
+
 // question returns a request as the depot is asked it. Its turn must be ended.
 func (s *symbols) question(x *exchange, r *http.Request, req *layout.Request) answer.Question {
 	via, loop := s.via(r)
 	q := answer.Question{
-		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("Symbolchecksum"), Via: via, Client: s.limitKey(r), Local: loop,
+		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get(checksumHeader), Via: via, Client: s.limitKey(r), Local: loop,
 		Turn: s.turn(x, r, s.making, s.cfg.Symbols.Wait), Held: r.Method != http.MethodHead,
 	}
 	if s.depot.Fetches() {

@@ -110,7 +110,7 @@ type foundBase struct {
 	layout *layout // nil without streams
 }
 
-// find finds a base; nil if it is not known.
+// find returns what is remembered of a base, or nil.
 func (b *bases) find(src *Source) *foundBase {
 	for i := range b.last {
 		if f := &b.last[i]; f.sum == src.Sum && f.size == src.Size && f.sum != [32]byte{} {
@@ -156,8 +156,8 @@ const (
 	headSize = 512
 )
 
-// begins and goesOn have a bit in common for the first two bytes of what begins a stream: of zlib, gzip, zip archives,
-// cabinets, zstd.
+// begins and goesOn tell quickly whether two bytes can begin a stream: begins[first]&goesOn[second] is not 0. Each
+// bit stands for a format: zlib, gzip, zip archives, cabinets, zstd.
 var (
 	begins = [256]uint8{0x78: 1, 0x1f: 2, 'P': 4, 'M': 8, 0x28: 16}
 	goesOn = [256]uint8{0x01: 1, 0x5e: 1, 0x9c: 1, 0xda: 1, 0x8b: 2, 'K': 4, 'S': 8, 0xb5: 16}
